@@ -164,6 +164,7 @@ REQUIREMENTS = {
     "cpu": ("intel-opencl-rt>=2025", "intel-cmplr-lib-rt>=2025"),
     "fallback": ("ai-edge-litert>=1.2",),
     "evaluate": ("pycocotools>=2.0.7",),
+    "language": ("tokenizers>=0.20", "sentencepiece>=0.2"),
     "sign": ("cryptography>=42",),
     "ray": ("ray[client,data]>=2.60", "pyarrow>=17"),
 }

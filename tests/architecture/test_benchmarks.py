@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,11 +20,15 @@ from benchmarks.contest.ceilings import Ceilings
 from benchmarks.contest.contender import FEWEST_RUNS, STREAM, Skipped, streamed, timed
 from benchmarks.contest.turns import Result, measure, prepare
 from benchmarks.contest.worker import Worker
+from benchmarks.language.__main__ import NETWORKS
+from benchmarks.language.contenders import CACHE, PREFILL, VOCABULARY
 from benchmarks.ways import launches, precisions, tolerances, transfers
 from benchmarks.ways.command_buffer import version_of
 from tests.conftest import missing, usable
 from tests.quick import RUNTIMES
 from tflgpu.cli.commands.demo import examples_folder
+from tflgpu.language.language_steps import language_steps
+from tflgpu.model.reader import read_model
 
 DIGITS = examples_folder() / "digits" / "digits.tflite"
 
@@ -203,3 +208,14 @@ def test_all_ways_give_the_same_bits(of: ModuleType) -> None:
     assert {times["rounds"] for times in ways.values()} == {1}
     if of is launches:
         assert ("command buffer" in ways) == (version_of(devices[0].handle) is not None)
+
+
+@pytest.mark.full(why="it decompresses a file of 85 MB")
+def test_kept_graphs_are_language_models() -> None:
+    names = sorted(path.name for path in NETWORKS.iterdir())
+    assert names == [f"smollm_{kind}.tflite.xz" for kind in ("fp16", "int4", "int8")]
+    data = lzma.decompress((NETWORKS / "smollm_int4.tflite.xz").read_bytes())
+    steps = language_steps(read_model(data[data.index(b"\n") + 1 :]))
+    assert [step.size for step in steps.prefills] == [PREFILL]
+    assert (steps.cache_size, steps.vocabulary) == (CACHE, VOCABULARY)
+    assert len(steps.decode.caches) == 2 * 30

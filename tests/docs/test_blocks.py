@@ -27,6 +27,7 @@ FILES = {
     "model.tflite": "models/mobilenet_v1_0.25_224_1_default_1.tflite",
     "quantized.tflite": "models/mobilenet_v1_0.25_224_quant.tflite",
     "detector.tflite": "models/coco_ssd_mobilenet_v1_1.0_quant_2018_06_29.tflite",
+    "decoder.tflite": "language/decoder_float.tflite",
     "models/keywords.tflite": "models/kws_ref_model_float32.tflite",
     "cat.png": "images/cat.png",
     "images/bird.png": "images/bird.png",

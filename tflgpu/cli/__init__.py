@@ -18,6 +18,7 @@ from tflgpu.cli.commands.demo import run_demo
 from tflgpu.cli.commands.devices import list_devices
 from tflgpu.cli.commands.diff import diff_model
 from tflgpu.cli.commands.evaluate import evaluate_app
+from tflgpu.cli.commands.generate import generate_text
 from tflgpu.cli.commands.inspect import inspect_model
 from tflgpu.cli.commands.precompile import precompile_models
 from tflgpu.cli.commands.predict import predict_rows
@@ -43,6 +44,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "inspect": inspect_model,
     "run": run_model,
     "predict": predict_rows,
+    "generate": generate_text,
     "benchmark": benchmark_model,
     "profile": profile_model,
     "diff": diff_model,

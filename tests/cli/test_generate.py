@@ -1,0 +1,146 @@
+"""`tflgpu generate`, on bundles made here of a small language model and small tokenizers."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ai_edge_litert.interpreter import Interpreter
+
+import tflgpu
+from tests.cli.command import as_json, fail, invoke
+from tests.cli.documented import check
+from tests.language.language_files import bytes_tokenizer, compressed, field, pieces_tokenizer, section_file, task_file
+from tflgpu.language.containers import tokenizer_data
+from tflgpu.language.tokenizer import Tokenizer, load_tokenizer
+
+PROMPT = "how fast is it"
+
+# An answer whose second token takes forever. It has to be seen before.
+WAITING = """
+import time
+from tflgpu.cli import app
+from tflgpu.cli.commands import generate
+from tflgpu.language import Statistics
+class Answer:
+    statistics = Statistics(5, 1, 1.0, 0.5, "left")
+    def __iter__(self):
+        yield "begun"
+        time.sleep(600)
+class Generator:
+    def __init__(self, *_, **__): pass
+    def __enter__(self): return self
+    def __exit__(self, *_): pass
+    def stream(self, *_, **__): return Answer()
+generate.Generator = Generator
+app(["generate", "model.tflite", "prompt"])
+"""
+
+
+@pytest.fixture(scope="module")
+def model(shared: Path) -> bytes:
+    """A decoder of two layers, 150 tokens and a cache of 100 places."""
+    return (shared / "language" / "decoder_float.tflite").read_bytes()
+
+
+def litert_answer(model: bytes, prompt: list[int], count: int) -> list[int]:
+    """The likeliest tokens after a prompt by LiteRT's interpreter, which reads one token at a time."""
+    runner = Interpreter(model_content=model).get_signature_runner("decode")
+    details = runner.get_input_details()
+    cache = {name: np.zeros(d["shape"], d["dtype"]) for name, d in details.items() if name.startswith("kv")}
+    text = list(prompt)
+    for position in range(len(prompt) + count - 1):
+        tokens = np.array([[text[position]]], np.int32)
+        cache = runner(tokens=tokens, input_pos=np.array([position], np.int32), **cache)
+        logits = cache.pop("logits")
+        if position == len(text) - 1:
+            text.append(int(logits.argmax()))
+    return text[len(prompt) :]
+
+
+def bundle(form: str, folder: Path, model: bytes) -> tuple[Path, Tokenizer]:
+    """A file with the model, which names token 0 as the start and token 1 as the end."""
+    if form == "litertlm":
+        metadata = field(1, field(1, field(1, 0))) + field(2, field(1, field(1, 1)))
+        tokenizer = bytes_tokenizer()
+        parts = [(5, metadata, ""), (6, compressed(tokenizer), ""), (3, model, "tf_lite_prefill_decode")]
+        return section_file(folder / "model.litertlm", parts), load_tokenizer(tokenizer_data(tokenizer))
+    tokenizer = pieces_tokenizer()
+    metadata = field(4, 0) + field(5, "</s>")
+    return task_file(folder / "model.task", model, tokenizer, metadata), load_tokenizer(tokenizer_data(tokenizer))
+
+
+@pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
+@pytest.mark.parametrize("form", ["litertlm", "task"])
+def test_the_answer_is_that_of_litert(device: tflgpu.Device, tmp_path: Path, model: bytes, form: str) -> None:
+    path, tokenizer = bundle(form, tmp_path, model)
+    prompt = [0, *tokenizer.encode(PROMPT)]
+    expected = litert_answer(model, prompt, 16)
+    stopped = tokenizer.find("</s>")
+    if stopped in expected:
+        expected = expected[: expected.index(stopped) + 1]
+    options = ("--device", device.index, "--precision", "fp32", "--max-tokens", 16)
+    found = as_json("generate", path, PROMPT, *options)
+    check("generate", [found])
+    assert found["tokens"] == expected
+    assert found["prompt_tokens"] == len(prompt)
+    told = [token for token in expected if token != stopped]
+    assert found["text"] == tokenizer.decode([*prompt, *told])[len(tokenizer.decode(prompt)) :]
+    streamed = invoke("generate", path, PROMPT, *options)
+    assert streamed.stdout == f"{found['text']}\n"
+    assert f"{len(prompt)} tokens of prompt" in streamed.stderr and "a second)" in streamed.stderr
+
+
+@pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
+def test_a_prompt_from_a_pipe_and_drawn_tokens(device: tflgpu.Device, tmp_path: Path, model: bytes) -> None:
+    (tmp_path / "model.tflite").write_bytes(model)
+    (tmp_path / "tokenizer.json").write_bytes(bytes_tokenizer())
+    command = [sys.executable, "-m", "tflgpu", "-q", "generate", "model.tflite", "-", "--tokenizer", "tokenizer.json"]
+    drawn = ["--temperature", "2", "--top-k", "9", "--seed", "5", "--max-tokens", "8", "--device", str(device.index)]
+    answers = [
+        subprocess.run(
+            [*command, *drawn, "--json"], input=PROMPT, text=True, cwd=tmp_path, capture_output=True, check=True
+        )
+        for _ in range(2)
+    ]
+    first, second = (json.loads(answer.stdout) for answer in answers)
+    assert first["tokens"] == second["tokens"] and len(first["tokens"]) == 8
+    assert answers[0].stderr == ""
+
+
+def test_wrong_commands(tmp_path: Path) -> None:
+    path = tmp_path / "model.tflite"
+    path.write_bytes(b"\x18\0\0\0TFL3")
+    assert "has no tokenizer; give one" in fail("generate", path, PROMPT)
+    (tmp_path / "tokenizer").write_bytes(bytes_tokenizer())
+    assert "the model is damaged" in fail("generate", path, PROMPT, "--tokenizer", tmp_path / "tokenizer")
+    assert "need a temperature above 0" in fail("generate", path, PROMPT, "--top-k", 3)
+    path.write_bytes(b"LITERTLM")
+    assert fail("generate", path, PROMPT) == f"{path}: not a .litertlm file: it does not begin with LITERTLM"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals and terminals are POSIX's here")
+@pytest.mark.parametrize("where", ["pipe", "terminal"])
+def test_ctrl_c_leaves_what_there_is(where: str) -> None:
+    reader, writer = os.pipe() if where == "pipe" else pty.openpty()
+    command = [sys.executable, "-c", WAITING]
+    with subprocess.Popen(command, stdout=writer, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        try:
+            os.close(writer)
+            text = b""
+            while b"begun" not in text:
+                text += os.read(reader, 100)
+            process.send_signal(signal.SIGINT)
+            _, messages = process.communicate(timeout=60)
+        finally:
+            process.kill()
+            os.close(reader)
+    assert process.returncode == -signal.SIGINT
+    assert messages == "5 tokens of prompt (4 a second), 1 of answer (2.0 a second); it was interrupted\ninterrupted\n"

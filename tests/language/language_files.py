@@ -1,0 +1,134 @@
+"""Files with language models, and tokenizers for them, as tests need them."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import flatbuffers
+import sentencepiece
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+TEXT = (Path(__file__).parents[2] / "README.md").read_text()
+
+BLOCK = 16 * 1024  # sections begin at multiples of it
+
+START, STOP = "<s>", "</s>"
+
+
+def bytes_tokenizer(size: int = 150) -> bytes:
+    """Byte-pair encoding, of ``size`` tokens, as JSON of ``tokenizers``."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    letters = [letter for letter in pre_tokenizers.ByteLevel.alphabet() if ord(letter) < 127 or letter in "ĠĊ"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=[START, STOP],
+        initial_alphabet=letters,
+        limit_alphabet=len(letters),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([TEXT], trainer)
+    return str(tokenizer.to_str()).encode()
+
+
+def pieces_tokenizer(size: int = 150) -> bytes:
+    """A unigram model of ``sentencepiece``, of ``size`` tokens."""
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(line for line in TEXT.splitlines() if line.isascii()),
+        model_writer=written,
+        vocab_size=size,
+        character_coverage=1.0,
+        byte_fallback=False,
+        minloglevel=2,
+    )
+    return written.getvalue()
+
+
+def field(number: int, value: bytes | str | int) -> bytes:
+    """A field of a message of Protocol Buffers."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value & (1 << 64) - 1)
+    data = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def varint(value: int) -> bytes:
+    digits = []
+    while value > 127:
+        digits.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*digits, value])
+
+
+def task_file(path: Path, model: bytes, tokenizer: bytes, metadata: bytes) -> Path:
+    """A bundle as MediaPipe's tools write it."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("TF_LITE_PREFILL_DECODE", model)
+        archive.writestr("TOKENIZER_MODEL", tokenizer)
+        archive.writestr("METADATA", metadata)
+    return path
+
+
+def section_file(path: Path, parts: Sequence[tuple[int, bytes, str]]) -> Path:
+    """A .litertlm file. parts: type, bytes and model_type of each section."""
+    begin, places = BLOCK, []
+    for _, data, _ in parts:
+        places.append((begin, begin + len(data)))
+        begin = -(-(begin + len(data) + 1) // BLOCK) * BLOCK
+    builder = flatbuffers.Builder()
+    sections = [_section(builder, part[0], part[2], place) for part, place in zip(parts, places, strict=True)]
+    objects = _offsets(builder, sections)
+    builder.StartObject(1)
+    builder.PrependUOffsetTRelativeSlot(0, objects, 0)
+    listed = builder.EndObject()
+    builder.StartObject(2)
+    builder.PrependUOffsetTRelativeSlot(1, listed, 0)
+    builder.Finish(builder.EndObject())
+    table = bytes(builder.Output())
+    head = (
+        b"LITERTLM" + b"".join(n.to_bytes(4, "little") for n in (1, 7, 0, 0)) + (32 + len(table)).to_bytes(8, "little")
+    )
+    data = bytearray(places[-1][1])
+    data[: len(head) + len(table)] = head + table
+    for (first, last), (_, part, _) in zip(places, parts, strict=True):
+        data[first:last] = part
+    path.write_bytes(data)
+    return path
+
+
+def compressed(text: bytes) -> bytes:
+    """A tokenizer of JSON as .litertlm files have it."""
+    return len(text).to_bytes(8, "little") + zlib.compress(text)
+
+
+def _section(builder: flatbuffers.Builder, kind: int, model_type: str, place: tuple[int, int]) -> int:
+    items = 0
+    if model_type:
+        key, text = builder.CreateString("model_type"), builder.CreateString(model_type)
+        builder.StartObject(1)
+        builder.PrependUOffsetTRelativeSlot(0, text, 0)
+        value = builder.EndObject()
+        builder.StartObject(3)
+        builder.PrependUOffsetTRelativeSlot(0, key, 0)
+        builder.PrependUint8Slot(1, 9, 0)
+        builder.PrependUOffsetTRelativeSlot(2, value, 0)
+        items = _offsets(builder, [builder.EndObject()])
+    builder.StartObject(4)
+    builder.PrependUOffsetTRelativeSlot(0, items, 0)
+    builder.PrependUint64Slot(1, place[0], 0)
+    builder.PrependUint64Slot(2, place[1], 0)
+    builder.PrependUint8Slot(3, kind, 0)
+    return int(builder.EndObject())
+
+
+def _offsets(builder: flatbuffers.Builder, offsets: Sequence[int]) -> int:
+    builder.StartVector(4, len(offsets), 4)
+    for offset in reversed(offsets):
+        builder.PrependUOffsetTRelative(offset)
+    return int(builder.EndVector())

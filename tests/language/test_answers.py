@@ -1,0 +1,214 @@
+"""How a prompt is read and an answer decoded, on a model of which numpy knows every score."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import tflgpu
+from tests.language.language_files import TEXT, bytes_tokenizer
+from tflgpu.language import Generator, Sampling, TokenDecoder
+from tflgpu.language.language_steps import LanguageSteps, Step
+from tflgpu.language.sampling import Sampler
+
+CACHE, VOCABULARY = 100, 150
+
+
+class Known:
+    """A model whose next token is a number of all tokens before, which its cache holds. It notes what it runs."""
+
+    def __init__(self, mask: bool) -> None:
+        self.mask = mask
+        self.cache = np.full(CACHE, -1)
+        self.ran: list[tuple[str, int]] = []
+        self.opened = {"decode"}
+        self.closed = False
+
+    def open(self, signature: str) -> None:
+        self.opened.add(signature)
+
+    def run(self, signature: str, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        tokens, positions = inputs["tokens"], inputs["input_pos"]
+        assert tokens.dtype == positions.dtype == np.int32 and tokens.shape == (1, positions.size)
+        begin, size = int(positions[0]), positions.size
+        assert signature in self.opened
+        assert begin + size <= CACHE, "DYNAMIC_UPDATE_SLICE would move the rows"
+        assert all(after == before + 1 for before, after in pairwise(positions.tolist()))
+        self.ran.append((signature, begin))
+        self.cache[begin : begin + size] = tokens[0]
+        if self.mask:
+            seen = inputs["mask"] == 0
+            assert seen.shape == (1, 1, size, CACHE)
+            assert (seen[0, 0].sum(axis=1) == positions + 1).all()
+        scores = np.zeros((1, 1, VOCABULARY), np.float32)
+        scores[0, 0, known_token(self.cache[: begin + 1].tolist())] = 1
+        return {"logits": scores}
+
+    def reset(self) -> None:
+        self.cache[:] = -1
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def known_token(text: list[int]) -> int:
+    return int(sum((i + 1) * token for i, token in enumerate(text))) % VOCABULARY
+
+
+def known_answer(prompt: list[int], count: int) -> list[int]:
+    text = list(prompt)
+    for _ in range(count):
+        text.append(known_token(text))
+    return text[len(prompt) :]
+
+
+def decoder(sizes: tuple[int, ...] = (8, 32), *, mask: bool = False) -> tuple[TokenDecoder, Known]:
+    def step(name: str, size: int) -> Step:
+        return Step(name, size, "tokens", "input_pos", "mask" if mask else None, "float32", ("kv_cache_k_0",))
+
+    steps = LanguageSteps(step("decode", 1), tuple(step(f"prefill_{n}", n) for n in sizes), CACHE, VOCABULARY)
+    runs = Known(mask)
+    return TokenDecoder(steps, runs), runs
+
+
+@pytest.fixture
+def generator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator:
+    """Of the known model, in a file that is none."""
+    monkeypatch.setattr(TokenDecoder, "compile", lambda *_: decoder()[0])
+    (tmp_path / "model.tflite").write_bytes(b"")
+    (tmp_path / "tokenizer.json").write_bytes(bytes_tokenizer())
+    return Generator(tmp_path / "model.tflite", tokenizer=tmp_path / "tokenizer.json")
+
+
+@pytest.mark.parametrize("mask", [False, True])
+@pytest.mark.parametrize("sizes", [(), (8,), (8, 32), (16, 96), (128,)])
+def test_prompts_of_every_length(sizes: tuple[int, ...], mask: bool) -> None:
+    """After each of them the next token is that of all tokens before, at their places."""
+    decodes, _ = decoder(sizes, mask=mask)
+    draw = np.random.default_rng(0)
+    for length in range(1, CACHE):
+        prompt = draw.integers(0, VOCABULARY, length).tolist()
+        decodes.prepare(length - 1)
+        decodes.read(prompt[:-1])
+        assert int(decodes.step(prompt[-1], length - 1).argmax()) == known_token(prompt)
+
+
+@pytest.mark.parametrize(
+    ("length", "ran"),
+    [
+        (5, {"prefill_8": 1}),
+        (8, {"prefill_8": 1}),
+        (9, {"prefill_8": 1, "decode": 1}),  # one token is no prefill
+        (25, {"prefill_32": 1}),  # the smallest would compute as many rows
+        (32, {"prefill_32": 1}),
+        (40, {"prefill_32": 1, "prefill_8": 1}),
+        (99, {"prefill_32": 3, "decode": 3}),  # the cache has no room for 8 more
+    ],
+)
+def test_the_largest_signature_that_computes_no_row_in_vain(length: int, ran: dict[str, int]) -> None:
+    decodes, runs = decoder()
+    decodes.prepare(length)
+    decodes.read(list(range(length)))
+    assert Counter(name for name, _ in runs.ran) == ran
+
+
+def test_an_answer_is_what_the_model_says(generator: Generator) -> None:
+    prompt = generator.encode("TensorFlow Lite")
+    answer = generator.stream("TensorFlow Lite", max_tokens=12)
+    text = "".join(answer)
+    assert answer.tokens == known_answer(prompt, 12)
+    assert text == generator.tokenizer.decode([*prompt, *answer.tokens])[len("TensorFlow Lite") :]
+    assert generator.generate("TensorFlow Lite", max_tokens=12) == text
+    statistics = answer.statistics
+    assert (statistics.prompt_tokens, statistics.new_tokens, statistics.end) == (len(prompt), 12, "max tokens")
+
+
+def test_an_answer_ends_where_the_cache_does(generator: Generator) -> None:
+    prompt = generator.encode("TensorFlow Lite")
+    answer = generator.stream("TensorFlow Lite")
+    list(answer)
+    assert answer.tokens == known_answer(prompt, CACHE - len(prompt) + 1), "the last one is not read any more"
+    assert answer.statistics.end == "cache"
+
+
+def test_stop_tokens(generator: Generator) -> None:
+    """One token, several in a row, and the beginning of several that does not go on."""
+    word, said = next(
+        (word, said) for word in TEXT.split() if len(set(said := known_answer(generator.encode(word), 7))) == 7
+    )
+    prompt = generator.encode(word)
+    cases = [
+        ([(said[5],)], 5),
+        ([(said[4], said[5])], 4),
+        ([(said[4], said[5] ^ 1)], 7),
+        ([(said[4], said[5], said[6] ^ 1), (said[5], said[6])], 5),
+    ]
+    for stops, told in cases:
+        generator._stops = tuple(stops)
+        answer = generator.stream(word, max_tokens=7)
+        assert "".join(answer) == generator.tokenizer.decode([*prompt, *said[:told]])[len(word) :]
+        assert answer.statistics.end == ("stop token" if told < 7 else "max tokens")
+
+
+def test_an_answer_that_is_left(generator: Generator) -> None:
+    answer = generator.stream("TensorFlow Lite")
+    next(answer)
+    assert answer.statistics.end == "left"
+    with generator:
+        pass
+    assert generator.decoder._runs.closed  # type: ignore[attr-defined]
+
+
+def test_prompts_that_cannot_be_read(generator: Generator) -> None:
+    with pytest.raises(ValueError, match="the prompt has no tokens, and the file no start token"):
+        generator.stream("")
+    with pytest.raises(ValueError, match=r"the prompt has \d+ tokens, and the model has room for 100"):
+        generator.stream("word " * 100)
+    with pytest.raises(ValueError, match="max_tokens is 0; 1 or more was expected"):
+        generator.stream("a", max_tokens=0)
+    generator.decoder.vocabulary = 10
+    with pytest.raises(ValueError, match="belongs to another model"):
+        generator.stream("words")
+
+
+def test_a_model_file_needs_a_tokenizer(tmp_path: Path) -> None:
+    (tmp_path / "model.tflite").write_bytes(b"")
+    with pytest.raises(ValueError, match="has no tokenizer; give one"):
+        Generator(tmp_path / "model.tflite")
+
+
+def test_drawn_tokens_have_the_probabilities_of_their_scores() -> None:
+    scores = np.log(np.array([0.1, 0.4, 0.2, 0.3], np.float32))
+    sampler = Sampler(Sampling(temperature=1.0, seed=0))
+    drawn = np.bincount([sampler.choose(scores) for _ in range(4000)], minlength=4) / 4000
+    assert np.abs(drawn - [0.1, 0.4, 0.2, 0.3]).max() < 0.03
+    sampler = Sampler(Sampling(temperature=0.5, top_k=2, seed=0))
+    drawn = np.bincount([sampler.choose(scores) for _ in range(4000)], minlength=4) / 4000
+    assert np.abs(drawn - [0, 16 / 25, 0, 9 / 25]).max() < 0.03
+
+
+def test_a_seed_repeats_what_is_drawn() -> None:
+    scores = np.random.default_rng(1).standard_normal(50)
+    one, two, other = (Sampler(Sampling(temperature=1.0, seed=seed)) for seed in (3, 3, 4))
+    drawn = [[sampler.choose(scores) for _ in range(20)] for sampler in (one, two, other)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert Sampler(Sampling()).choose(scores) == scores.argmax()
+
+
+def test_sampling_that_cannot_be() -> None:
+    for temperature in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=f"temperature is {temperature}"):
+            Sampling(temperature=temperature)
+    with pytest.raises(ValueError, match="need a temperature above 0"):
+        Sampling(top_k=3)
+    with pytest.raises(ValueError, match="top_k is 0"):
+        Sampling(temperature=1.0, top_k=0)
+    with pytest.raises(tflgpu.DeviceError, match="no numbers"):
+        Sampler(Sampling()).choose(np.array([0, np.nan]))

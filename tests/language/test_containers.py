@@ -1,0 +1,168 @@
+"""Files of language models: what is in them, and what becomes of damaged ones."""
+
+from __future__ import annotations
+
+import lzma
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.language.language_files import compressed, field, section_file, task_file
+from tflgpu.language import open_language_file
+from tflgpu.language.containers import MODEL
+from tflgpu.language.language_metadata import Affixes, LanguageMetadata
+from tflgpu.language.prompt import written_prompt
+
+JSON = b'{"version": "1.0", "note": "a tokenizer, seen as bytes alone"}'
+
+METADATA = (
+    field(1, field(1, field(1, 2)))
+    + field(2, field(2, "<end_of_turn>"))
+    + field(2, field(1, field(1, bytes([1, 172, 2]))))
+    + field(3, field(1, field(1, "<user>\n") + field(2, "<end>\n")) + field(2, field(1, "<model>\n")))
+    + field(5, 1280)
+)
+
+
+def sections(path: Path) -> Path:
+    """A model of images, the language model, its tokenizer and metadata."""
+    parts = [
+        (5, METADATA, ""),
+        (6, compressed(JSON), ""),
+        (3, b"an encoder", "tf_lite_vision_encoder"),
+        (3, b"the model", "tf_lite_prefill_decode"),
+    ]
+    return section_file(path, parts)
+
+
+def test_sections_of_a_file_that_the_public_tool_wrote(tmp_path: Path) -> None:
+    """litert-lm-builder 0.18.1 made it, of the parts that are named here."""
+    path = tmp_path / "file.litertlm"
+    path.write_bytes(lzma.decompress((Path(__file__).parent / "made_by_builder.litertlm.xz").read_bytes()))
+    file = open_language_file(path)
+    assert {name: read() for name, read in file.models.items()} == {
+        "TF_LITE_VISION_ENCODER": b"\x18\0\0\0TFL3 another",
+        MODEL: b"\x18\0\0\0TFL3 a model",
+    }
+    assert file.tokenizer is not None
+    assert (file.tokenizer.package, file.tokenizer.data) == ("tokenizers", JSON)
+    assert file.metadata == LanguageMetadata(
+        start=(2,),
+        stops=("<end_of_turn>", (1, 300)),
+        user=Affixes("<start_of_turn>user\n", "<end_of_turn>\n"),
+        model=Affixes("<start_of_turn>model\n"),
+        jinja_template="{{ messages[0].content }}",
+        max_tokens=1280,
+    )
+
+
+def test_sections(tmp_path: Path) -> None:
+    file = open_language_file(sections(tmp_path / "any.name"))
+    assert list(file.models) == ["TF_LITE_VISION_ENCODER", MODEL]
+    assert file.model() == b"the model"
+    assert file.tokenizer is not None and file.tokenizer.data == JSON
+    assert file.metadata.stops == ("<end_of_turn>", (1, 300))
+    assert written_prompt(file.metadata, "Hi") == "<user>\nHi<end>\n<model>\n"
+
+
+def test_task(tmp_path: Path) -> None:
+    template = field(1, "Be kind.") + field(2, "<user>") + field(3, "<model>")
+    metadata = field(6, "<s>") + field(5, "</s>") + field(5, "<end>") + field(7, bytes([1])) + field(8, template)
+    file = open_language_file(task_file(tmp_path / "file.task", b"the model", b"\x0a\x01x", metadata))
+    assert file.model() == b"the model"
+    assert file.tokenizer is not None and file.tokenizer.package == "sentencepiece"
+    assert file.metadata == LanguageMetadata(
+        start="<s>", stops=("</s>", "<end>"), user=Affixes("Be kind.<user>", "<model>"), bytes_as_letters=True
+    )
+
+
+def test_a_start_token_may_be_a_number(tmp_path: Path) -> None:
+    path = task_file(tmp_path / "file.task", b"", b"{", field(4, 0))
+    assert open_language_file(path).metadata.start == (0,)
+
+
+def test_any_other_file_is_a_model(tmp_path: Path) -> None:
+    path = tmp_path / "model.tflite"
+    path.write_bytes(b"\x18\0\0\0TFL3")
+    file = open_language_file(path)
+    assert (file.model(), file.tokenizer, file.metadata) == (path.read_bytes(), None, LanguageMetadata())
+
+
+def test_templates_of_jinja() -> None:
+    template = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+    template += "{% if add_generation_prompt %}[model]{% endif %}"
+    assert written_prompt(LanguageMetadata(jinja_template=template), "Hi") == "[user]Hi[model]"
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["{{ raise_exception('no') }}", "{% for %}", "{{ messages.__class__.__mro__[1].__subclasses__() }}", "{{ 1 / 0 }}"],
+)
+def test_a_template_that_fails_or_reaches_out(template: str) -> None:
+    with pytest.raises(tflgpu.ModelError, match="template fails"):
+        written_prompt(LanguageMetadata(jinja_template=template), "Hi")
+
+
+def test_missing_parts(tmp_path: Path) -> None:
+    file = open_language_file(section_file(tmp_path / "a", [(3, b"x", "tf_lite_embedder")]))
+    with pytest.raises(tflgpu.ModelError, match="no TF_LITE_PREFILL_DECODE; it has: TF_LITE_EMBEDDER"):
+        file.model()
+    with pytest.raises(tflgpu.ModelError, match="weights are in a section of their own"):
+        open_language_file(section_file(tmp_path / "b", [(3, b"x", ""), (7, b"y", "tf_lite_prefill_decode")]))
+    with pytest.raises(FileNotFoundError):
+        open_language_file(tmp_path / "nothing")
+
+
+def test_damaged_sections(tmp_path: Path) -> None:
+    """Each byte of the table changed, and each length that the file could have been cut to: never another error."""
+    path = sections(tmp_path / "file")
+    whole = path.read_bytes()
+    table = int.from_bytes(whole[24:32], "little")
+    draw = np.random.default_rng(0)
+    cut = [whole[:n] for n in (0, 7, 8, 20, 31, 32, 40, table - 1, table, 1 << 14, len(whole) - 1)]
+    changed = []
+    for place in range(8, table):
+        data = bytearray(whole)
+        data[place] ^= int(draw.integers(1, 256))
+        changed.append(bytes(data))
+    failed = 0
+    for data in [*cut, *changed]:
+        path.write_bytes(data)
+        try:
+            open_language_file(path)
+        except tflgpu.ModelError as error:
+            failed += 1
+            assert str(error).startswith(f"{path}: ")
+    assert failed > len(changed) // 4
+
+
+def test_damaged_metadata(tmp_path: Path) -> None:
+    for metadata in (METADATA[:-1], b"\xff" * 12, bytes([3]), field(1, field(1, b"\xff"))):
+        with pytest.raises(tflgpu.ModelError, match="metadata are damaged"):
+            open_language_file(section_file(tmp_path / "file", [(5, metadata, ""), (3, b"x", "")]))
+
+
+@pytest.mark.parametrize(
+    "tokenizer", [b"", b"\x05" + bytes(7) + b"no zlib", (9).to_bytes(8, "little") + compressed(b"x")[8:], b"\xff" * 20]
+)
+def test_damaged_tokenizers(tmp_path: Path, tokenizer: bytes) -> None:
+    with pytest.raises(tflgpu.ModelError, match="tokenizer is damaged"):
+        open_language_file(section_file(tmp_path / "file", [(6, tokenizer, ""), (3, b"x", "")]))
+
+
+def test_damaged_tasks(tmp_path: Path) -> None:
+    whole = task_file(tmp_path / "file", b"the model", b"{}", b"").read_bytes()
+    path = tmp_path / "damaged"
+    path.write_bytes(whole[:-30])
+    with pytest.raises(tflgpu.ModelError, match=r"\.task file is damaged"):
+        open_language_file(path)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(MODEL, b"0" * 1000)
+    with pytest.raises(tflgpu.ModelError, match="is compressed"):
+        open_language_file(path)
+    path.write_bytes(whole.replace(b"the model", b"another 1"))  # of another checksum
+    with pytest.raises(tflgpu.ModelError, match=r"\.task file is damaged"):
+        open_language_file(path).model()

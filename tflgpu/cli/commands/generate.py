@@ -1,0 +1,103 @@
+"""``tflgpu generate``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import tflgpu
+from tflgpu.cli.arguments import AsJson, with_options
+from tflgpu.cli.console import console, note, print_json
+from tflgpu.cli.terminal.progress import progress
+from tflgpu.language import Generator, Sampling, Statistics
+from tflgpu.model.text import printable_lines
+
+
+@with_options("device", "precision", "executor", "tuning", "cache", "cache_dir")
+def generate_text(
+    model: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A .litertlm, .task or .tflite file.", show_default=False)
+    ],
+    prompt: Annotated[
+        str,
+        typer.Argument(metavar="PROMPT", help="What to answer; - reads it from stdin.", show_default=False),
+    ],
+    options: tflgpu.Options,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(help="A file of sentencepiece or tokenizers.", show_default="the file's own"),
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many tokens the answer may have.", show_default="as the cache has room for"),
+    ] = None,
+    temperature: Annotated[
+        float, typer.Option(min=0, help="Draw tokens, the likelier the lower it is; 0 takes the likeliest.")
+    ] = 0.0,
+    top_k: Annotated[
+        int | None, typer.Option(min=1, help="Draw among this many likeliest tokens.", show_default="all")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the drawn tokens.", show_default="another each time")
+    ] = None,
+    stop: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="A token that ends the answer.", show_default="those of the file"),
+    ] = None,
+    template: Annotated[bool, typer.Option(help="Put the text around the prompt that the file has for that.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a prompt with a language model, token by token.
+
+    The text goes to stdout as it comes, and tokens a second to stderr at the end. Ctrl-C leaves what there is.
+    """
+    sampling = Sampling(temperature=temperature, top_k=top_k, seed=seed)
+    if prompt == "-":
+        prompt = sys.stdin.read()
+    with progress(f"compiling {model.name}"):
+        generator = Generator(model, options, tokenizer=tokenizer, stops=stop or ())
+        answer = generator.stream(prompt, max_tokens=max_tokens, sampling=sampling, template=template)
+    with generator:
+        if as_json:
+            text = "".join(answer)
+            print_json(
+                {
+                    "text": text,
+                    "tokens": answer.tokens,
+                    "end": answer.statistics.end,
+                    "prompt_tokens": answer.statistics.prompt_tokens,
+                    "prefill_seconds": answer.statistics.prefill_seconds,
+                    "decode_seconds": answer.statistics.decode_seconds,
+                }
+            )
+            return
+        try:
+            for piece in answer:
+                _write(piece)
+        finally:
+            _write("\n")
+            note(_summary(answer.statistics))
+
+
+def _write(text: str) -> None:
+    """Write a piece at once. A terminal would obey control characters of the text; a pipe gets it as it is."""
+    file = console.file
+    if console.is_terminal:
+        text = "\t".join(map(printable_lines, text.split("\t")))
+    file.write(text)
+    file.flush()
+
+
+def _summary(taken: Statistics) -> str:
+    parts = [f"{taken.prompt_tokens} tokens of prompt ({taken.prefill_rate:.0f} a second)"]
+    parts.append(f"{taken.new_tokens} of answer ({taken.decode_rate:.1f} a second)")
+    ends = {
+        "stop token": "it ended with a stop token",
+        "max tokens": "it ended at --max-tokens",
+        "cache": "it ended because the cache is full",
+        "left": "it was interrupted",
+    }
+    return f"{', '.join(parts)}; {ends[taken.end]}"

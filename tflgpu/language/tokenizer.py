@@ -1,0 +1,145 @@
+"""Text to tokens and back, by the packages ``sentencepiece`` and ``tokenizers``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Protocol
+
+from tflgpu.errors import ModelError, install_command
+from tflgpu.language.containers import TokenizerData
+from tflgpu.language.language_metadata import NamedToken
+
+# What a decoder puts in place of bytes that are no text, such as the first ones of a character.
+INCOMPLETE = "\ufffd"
+
+# A character has at most four bytes, and a token at least one.
+_TOKENS_OF_A_CHARACTER = 4
+
+
+class Tokenizer(Protocol):
+    """What :class:`tflgpu.language.Generator` needs of a tokenizer."""
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text, without tokens for its beginning and end."""
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens."""
+
+    def find(self, text: str) -> int | None:
+        """The one token that has this text or name, if there is one."""
+
+
+def load_tokenizer(file: TokenizerData, bytes_as_letters: bool = False) -> Tokenizer:
+    """The tokenizer of a file.
+
+    Raises:
+        ValueError: The package that reads it is not installed; the message says how to install it.
+        ModelError: The tokenizer is damaged.
+    """
+    try:
+        module: Any = import_module(file.package)
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"the tokenizer needs the package {file.package}; install it with {install_command('language')}"
+        ) from error
+    kind = _SentencePieces if file.package == "sentencepiece" else _TokenizersFile
+    try:
+        tokenizer: Tokenizer = kind(module, file.data)
+    except Exception as error:  # the packages raise RuntimeError and Exception itself
+        raise ModelError(f"{file.package} cannot read the tokenizer: {error}") from error
+    return Letters(tokenizer) if bytes_as_letters else tokenizer
+
+
+def tokens_of(tokenizer: Tokenizer, named: NamedToken) -> tuple[int, ...]:
+    """The tokens that a file names by their text or by their ids."""
+    if not isinstance(named, str):
+        return named
+    found = tokenizer.find(named)
+    return tuple(tokenizer.encode(named)) if found is None else (found,)
+
+
+class _SentencePieces:
+    def __init__(self, module: Any, data: bytes) -> None:
+        self._processor = module.SentencePieceProcessor(model_proto=data)
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._processor.encode(text))
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        size = self._processor.get_piece_size()
+        return str(self._processor.decode([token for token in tokens if token < size]))
+
+    def find(self, text: str) -> int | None:
+        token = int(self._processor.piece_to_id(text))
+        return token if self._processor.id_to_piece(token) == text else None
+
+
+class _TokenizersFile:
+    def __init__(self, module: Any, data: bytes) -> None:
+        self._tokenizer = module.Tokenizer.from_buffer(data)
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False))
+
+    def find(self, text: str) -> int | None:
+        token = self._tokenizer.token_to_id(text)
+        return None if token is None else int(token)
+
+
+class Letters:
+    """A tokenizer of the letters that GPT-2 has for bytes: the visible ones of Latin-1, the others from 256 on."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+        others = (byte for byte in range(256) if byte not in visible)
+        self._letters = {byte: chr(byte) for byte in visible} | {b: chr(256 + i) for i, b in enumerate(others)}
+        self._bytes = {letter: byte for byte, letter in self._letters.items()}
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of the letters of its bytes."""
+        return self._tokenizer.encode("".join(self._letters[byte] for byte in text.encode()))
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of the bytes of their letters."""
+        letters = self._tokenizer.decode(tokens)
+        return bytes(self._bytes[letter] for letter in letters if letter in self._bytes).decode("utf-8", "replace")
+
+    def find(self, text: str) -> int | None:
+        """The one token of these letters, if there is one."""
+        return self._tokenizer.find(text)
+
+
+class TextOfTokens:
+    """The text of tokens that come one after another, as soon as its characters are complete.
+
+    before: the tokens before the first one, without which a tokenizer would leave out the space before a word.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, before: Sequence[int]) -> None:
+        self._tokenizer = tokenizer
+        self._tokens = list(before[-_TOKENS_OF_A_CHARACTER:])
+        self._told = len(self._tokens)  # tokens whose text was given
+
+    def add(self, token: int) -> str:
+        """What the token adds to the text."""
+        self._tokens.append(token)
+        return self._next(is_last=False)
+
+    def finish(self) -> str:
+        """What is left, which is no complete character."""
+        return self._next(is_last=True) if self._told < len(self._tokens) else ""
+
+    def _next(self, *, is_last: bool) -> str:
+        known, text = (self._tokenizer.decode(tokens) for tokens in (self._tokens[: self._told], self._tokens))
+        pending = len(self._tokens) - self._told
+        if text.endswith(INCOMPLETE) and pending < _TOKENS_OF_A_CHARACTER and not is_last:
+            return ""
+        added = text[len(known) :]
+        self._tokens = self._tokens[self._told :]
+        self._told = len(self._tokens)
+        return added
