@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -27,6 +27,7 @@ from tests.support.row_cases import (
 )
 from tests.support.running import run_checked
 from tests.support.targets import CPU, GPU
+from tflgpu.kernels.gpu.divided import divided_keys
 from tflgpu.kernels.rows.attention import Attention
 
 Family = Literal["cpu", "gpu"]
@@ -269,3 +270,43 @@ def test_groups_of_queries_read_keys_where_they_are(groups: Groups, family: Fami
     assert "matmul" not in kinds(plan)
     assert kinds(plan).count("map") == (3 if groups.rows == 1 else 4)  # of a mask of several rows, which is an input
     assert_right(net, device_name, family, "fp32" if groups.rows % 2 else "fp16")
+
+
+@pytest.mark.quick(when=lambda heads, device_name: heads.rows == 1 and on_first_runtime(device_name))
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize(
+    "heads",
+    [Heads((3,), 1, 130, 16, 12, (1, 1, 130)), Heads((2, 1), 6, 61, 8, 8, ()), Heads((1,), 19, 300, 64, 4, (19, 300))],
+    ids=str,
+)
+def test_work_groups_of_gpus_divide_the_keys_of_few_rows(
+    heads: Heads, precision: Literal["fp32", "fp16"], device_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second kernel joins the results, also of parts whose keys are all masked."""
+    monkeypatch.setattr(divided_keys, "_cycles", lambda _, parts, __: abs(parts - 5))
+    net = Net(seed=heads.rows)
+    q, k, v = (computed(net, shape) for shape in heads.shapes)
+    mask = net.normal(heads.mask or (1, 1, heads.keys))
+    if heads.mask:
+        mask[..., :30] = -np.inf
+        mask[..., 60:90] = np.finfo(np.float32).min
+    net.output(attention(net, heads, q, k, v, mask))
+    weights = reference.softmax((q.value @ np.swapaxes(k.value, -1, -2) + mask).astype(np.float64))
+    case = net.case()
+    assert "rows/join_attention" in templates(plan_of(case.model, GPU))
+    execution = tflgpu.Execution(kernels="gpu")
+    options = tflgpu.Options(device=device_name, execution=execution, precision=precision, cache="off")
+    with limited(device_name, Simulation()):
+        (got,) = tflgpu.compile(case.model, options).run(case.inputs).values()
+    expected = weights @ v.value
+    tolerance = 1e-4 if precision == "fp32" else 2e-2  # the second kernel has the device's fastest exponentials
+    np.testing.assert_allclose(got, expected, atol=tolerance * np.abs(expected).max())
+
+
+def test_a_cache_of_many_keys_keeps_all_compute_units_busy() -> None:
+    """Of one token: three heads of keys would be three work-groups."""
+    net = Net(seed=1)
+    net.output(attention_of_groups(net, Groups(3, 3, 1, 1280, 64)))
+    plan = plan_of(net.case().model, replace(GPU, compute_units=132))
+    (found,) = (k for k in plan.kernels if isinstance(k.node.attributes, Attention))
+    assert found.kernel.tiles > 24
