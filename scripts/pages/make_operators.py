@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 
 from tflgpu.frontend.control_flow.call import CONTROL_FLOW
+from tflgpu.frontend.control_flow.composite import COMPOSITE
 from tflgpu.frontend.variable_operators import VARIABLE_OPERATORS
 from tflgpu.ops import REGISTRY, Op, arithmetic, image, movement, sequence
 from tflgpu.ops.declaration import ANY, FLOATS, NUMBERS, static
@@ -61,6 +62,7 @@ REST = """## State and control flow
 | {variables} | resource variables stay in device memory between runs; `reset_state()` puts their first values back |
 | DENSIFY | sparse weights are dense since the file was read |
 | {control} | unrolled where the condition is known when the model is compiled; else a loop or branch of kernels |
+| {composites} | the operators of its decomposition, whatever its name |
 
 Bodies of loops that change shapes, and loops inside of loops that only a run decides, go to the CPU.
 
@@ -163,7 +165,8 @@ def page() -> str:
     for title in FAMILIES:
         rows = "\n".join(row(op) for op in own if family_of(op) == title)
         parts.append(f"## {title}\n\n| operator | version | types | axes | constant |\n|---|---|---|---|---|\n{rows}\n")
-    places = {"variables": ", ".join(VARIABLE_OPERATORS), "control": ", ".join(CONTROL_FLOW)}
+    control = ", ".join(code for code in CONTROL_FLOW if code != COMPOSITE)
+    places = {"variables": ", ".join(VARIABLE_OPERATORS), "control": control, "composites": COMPOSITE}
     parts.append(REST.format(**places, limits="\n".join(limits(own)), elements=GREATEST_INT, made=MOST_MADE))
     return "\n".join(parts)
 

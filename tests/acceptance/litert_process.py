@@ -1,7 +1,8 @@
 """LiteRT's answer to a file, from a process of its own: what crashes it costs one answer.
 
 As a program it reads a pickle from standard input, the file's path and inputs by name for each signature (None: the
-main subgraph), and writes the outputs to standard output in the same form.
+main subgraph), and writes the outputs to standard output in the same form. Of a list of inputs it runs each, and an
+input that is missing in one of them is the output of that name of the run before.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,19 @@ def answers(file: Path, inputs: Mapping[str | None, Arrays]) -> Mapping[str | No
     raise RuntimeError(f"LiteRT does not run {file.name}; {'; '.join(ends)}")
 
 
-def _answer(interpreter: Any, key: str | None, given: Arrays) -> Arrays:
+def steps(file: Path, key: str, inputs: Sequence[Arrays]) -> Sequence[Arrays]:
+    """The outputs of each of several runs of a signature; what inputs lack is an output of the run before."""
+    found: Any = answers(file, {key: list(inputs)})[key]  # type: ignore[dict-item]
+    return list(found)
+
+
+def _answer(interpreter: Any, key: str | None, given: Any) -> Any:
+    if isinstance(given, list):
+        runner, outputs = interpreter.get_signature_runner(key), list[Arrays]()
+        for each in given:
+            before = {n: v for n, v in outputs[-1].items() if n in runner.get_input_details()} if outputs else {}
+            outputs.append(runner(**{**before, **each}))
+        return outputs
     if key is not None:
         result: Arrays = interpreter.get_signature_runner(key)(**given)
         return result

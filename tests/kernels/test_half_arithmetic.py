@@ -31,6 +31,7 @@ IN_FLOAT = {
     "cpu/convolution_packed",
     "rows/attention",
     "cpu/attention_blocks",
+    "cpu/attention_few_rows",
 }
 
 # Sixteen products of these fill a half: the next one would be an infinity.

@@ -135,9 +135,12 @@ def test_halves_stay_halves() -> None:
 
 
 @pytest.mark.parametrize("storage", ["float", "half"])
-def test_gpus_read_integers_of_a_single_row(storage: Literal["float", "half"]) -> None:
-    target = Target(family="gpu", compute_units=132, storage=storage)
-    for bits, block in ((8, 0), (4, 32)):
-        model, _, _ = drawn(Layer(1, 2048, 2048, bits, block))
-        assert templates(plan_of(model, target))[0] == "gpu/vector_product"
-        assert [element for element, _ in stored(model, target)] == ["char"]
+@pytest.mark.parametrize("rows", [1, 2, 5, 8])
+def test_gpus_read_integers_of_few_rows(rows: int, storage: Literal["float", "half"]) -> None:
+    for units in (4, 132):
+        target = Target(family="gpu", compute_units=units, storage=storage)
+        for bits, block in ((8, 0), (4, 32)):
+            model, _, _ = drawn(Layer(rows, 512, 512, bits, block))
+            assert templates(plan_of(model, target))[0] == "gpu/vector_product"
+            ((element, size),) = stored(model, target)
+            assert (element, size) == ("char", 512 * 512 * bits // 8)

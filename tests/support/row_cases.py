@@ -147,9 +147,9 @@ def reshaped(net: Net, x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def attentions(net: Net) -> Tensor:
-    """Several blocks of keys, a mask for each row, and heads that are parts of rows."""
-    plain = Heads((2,), 18, 270, 4, 8, (18, 270))
-    net.output(attention(net, plain, *(computed(net, shape) for shape in plain.shapes)))
+    """Several blocks of keys, a mask for each row, many rows and few, and heads that are parts of rows."""
+    for plain in (Heads((2,), 18, 270, 4, 8, (18, 270)), Heads((2,), 3, 150, 8, 12, (3, 150))):
+        net.output(attention(net, plain, *(computed(net, shape) for shape in plain.shapes)))
     net.output(attention_of_images(net, Heads((2, 2), 9, 9, 8, 8, ())))
     return attention_of_projections(net, Heads((2, 2), 18, 18, 4, 4, (2, 1, 1, 18)))
 

@@ -90,7 +90,7 @@ class _Lowering:
         whole: Lowered | None = None,
         outer: GraphBuilder | None = None,
         *,
-        called_within: Budget | None = None,
+        caller: _Lowering | None = None,
     ) -> None:
         self.model = model
         self.subgraph = model.subgraphs[entry.subgraph]
@@ -100,13 +100,15 @@ class _Lowering:
         self.grids = grids
         self.missing_types = missing_types
         self.checks = checks
-        self.believes_shapes = not shapes  # what the file declares of activations' shapes
+        self.is_resized: bool = bool(shapes) or (caller is not None and caller.is_resized)
+        # What the file declares of activations' shapes.
+        self.believes_shapes: bool = not self.is_resized and (caller is None or caller.believes_shapes)
         self.notes: dict[int, tuple[str, ...]] = {}  # by operator
         self.infer = infer
         self.whole = whole
         self.graph = GraphBuilder(self.subgraph, outer)
-        self.is_called = called_within is not None  # by an operator of another subgraph
-        self.budget = called_within or Budget(model.subgraphs)
+        self.is_called = caller is not None  # by an operator of another subgraph
+        self.budget: Budget = caller.budget if caller else Budget(model.subgraphs)
         self.called: dict[int, Callee] = {}  # the subgraphs that operators call
         self.calls: dict[int, Call] = {}  # operators that are pieces of their own
         self.open: set[int] = set()  # tensors whose shape only a run can tell
@@ -240,23 +242,40 @@ class _Lowering:
         return reasons
 
     def _call(self, operator: Operator) -> list[str]:
-        """Lower a WHILE or an IF, into this graph or as pieces apart from it; returns the obstacle."""
+        """Lower an operator that calls subgraphs, into this graph or as pieces apart from it; returns the obstacle."""
         wanted = {t for o in self.subgraph.operators for t in o.inputs} | {t.index for _, t in self.entry.outputs}
         apart = None if self.is_called or self.checks else self.calls  # checks need one graph
-        return list(lower_call(operator, self.graph, self.model, self._callee, self._separate, wanted, apart))
+        reasons = list(lower_call(operator, self.graph, self.model, self._callee, self._separate, wanted, apart))
+        if not reasons:
+            self._compare_shapes(operator.outputs)
+        return reasons
+
+    def _compare_shapes(self, indices: Sequence[int]) -> None:
+        """Believe no shapes any more if those of these tensors are other than declared.
+
+        TFLite computes shapes anew, and converters leave [1, 1] in the file.
+        """
+        if any(self._declared(t) not in (None, self.graph.bound[t].shape) for t in indices):
+            self.believes_shapes = False
 
     def _separate(self, subgraph: Subgraph, outer: GraphBuilder | None = None) -> Callee:
         """What lowers a subgraph into a graph of its own, or into that of ``outer``."""
         nested = self._nested(subgraph, outer)
         nested._bind_constants()
-        return Callee(subgraph, nested.graph, nested._lower, self.budget)
+
+        def lower(operator: Operator) -> list[str]:
+            nested.believes_shapes &= self.believes_shapes
+            nested._compare_shapes(subgraph.inputs)
+            return nested._lower(operator)
+
+        return Callee(subgraph, nested.graph, lower, self.budget)
 
     def _nested(self, subgraph: Subgraph, outer: GraphBuilder | None = None) -> _Lowering:
         """Of another subgraph; into the same graph if ``outer`` is its builder."""
         model = replace(self.model, subgraphs=(*self.model.subgraphs, subgraph))
         entry = EntryPoint(len(self.model.subgraphs), subgraph.operators, (), ())
-        types, checks, within = self.missing_types, self.checks, self.budget
-        return _Lowering(model, entry, self.rounds, {}, {}, types, checks, None, outer=outer, called_within=within)
+        types, checks = self.missing_types, self.checks
+        return _Lowering(model, entry, self.rounds, {}, {}, types, checks, None, outer=outer, caller=self)
 
     def _lower_once(self, index: int) -> tuple[Variables, tuple[str, ...]]:
         """The variables that a subgraph without inputs and outputs leaves, and its obstacles."""
@@ -271,22 +290,23 @@ class _Lowering:
         return self.called[index]
 
     def _site(self, operator: Operator) -> Site:
-        def open_or_declared(tensor: FileTensor) -> Shape | None:
-            known = self.believes_shapes and -1 not in tensor.signature and tensor.shape
-            return tensor.shape if known else None
-
         return Site(
             operator.index,
             operator.code,
             operator.version,
             tuple(self.graph.read(t) for t in operator.inputs),
-            tuple(open_or_declared(self.subgraph.tensors[t]) for t in operator.outputs),
+            tuple(map(self._declared, operator.outputs)),
             tuple(view_dtype(self.subgraph.tensors[t]) for t in operator.outputs),
             tuple(map(self._grid, operator.inputs)),
             tuple(map(self._grid, operator.outputs)),
             {"custom_options": operator.custom_options} if operator.is_custom else operator.options,
-            resized=bool(self.shapes),
+            resized=self.is_resized,
         )
+
+    def _declared(self, index: int) -> Shape | None:
+        """The shape that the file declares of a tensor; None if it leaves it open, or is not to be believed."""
+        tensor = self.subgraph.tensors[index]
+        return tensor.shape if self.believes_shapes and -1 not in tensor.signature and tensor.shape else None
 
     def _grid(self, index: int) -> Grid | None:
         """What rounds a tensor of an operator, if anything does."""
@@ -307,16 +327,15 @@ class _Lowering:
             raise ModelError(f"{where} has {len(operator.outputs)} outputs; {len(results)} were expected")
         grids = (*site.input_grids, *site.output_grids)
         self.graph.add_nodes(emitter, precise=any(grid is not None and grid.outgrows_half for grid in grids))
-        for index, result, declared in zip(operator.outputs, results, site.output_shapes, strict=True):
+        for index, result in zip(operator.outputs, results, strict=True):
             target = self.subgraph.tensors[index]
-            if declared not in (None, result.shape):  # TFLite computes shapes anew, and converters leave [1, 1] there
-                self.believes_shapes = False
             if result.dtype != view_dtype(target):
                 raise ModelError(f"{where} gives {result.dtype} values, but the file declares {target.dtype}")
             self.graph.bind(target.index, self._held(operator, self.graph.tensors[result.id], target))
         for position, value in emitter.assigned.items():
             target = self.subgraph.tensors[operator.inputs[position]]
             self.graph.bind(target.index, self._held(operator, self.graph.tensors[value.id], target))
+        self._compare_shapes(operator.outputs)
         return []
 
     def _held(self, operator: Operator, result: Tensor, target: FileTensor) -> Tensor:

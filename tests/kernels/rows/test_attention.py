@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -14,10 +15,20 @@ from tests.ops import reference
 from tests.ops.case import Net, Tensor
 from tests.quick import on_first_runtime
 from tests.support.limited_devices import Simulation, limited
-from tests.support.planning import plan_of, templates
-from tests.support.row_cases import Heads, attention, attention_of_images, attention_of_projections, computed
+from tests.support.planning import kinds, plan_of, templates
+from tests.support.row_cases import (
+    Heads,
+    attention,
+    attention_of_images,
+    attention_of_projections,
+    computed,
+    layer,
+    reshaped,
+)
 from tests.support.running import run_checked
-from tests.support.targets import CPU
+from tests.support.targets import CPU, GPU
+from tflgpu.kernels.gpu.divided import divided_keys
+from tflgpu.kernels.rows.attention import Attention
 
 Family = Literal["cpu", "gpu"]
 
@@ -29,6 +40,9 @@ PLAIN = (
     Heads((3,), 33, 600, 64, 32, (3, 1, 600)),
     Heads((2, 2), 130, 7, 4, 4, (1, 2, 130, 7)),
     Heads((1, 2), 17, 1030, 8, 4, (1, 1, 1, 1030)),
+    Heads((2, 3), 1, 70, 8, 8, (2, 1, 1, 70)),
+    Heads((5,), 3, 261, 64, 12, ()),
+    Heads((2,), 7, 300, 12, 20, (7, 300)),
 )
 PROJECTED = (
     Heads((2, 3), 19, 19, 8, 8, (2, 1, 1, 19)),
@@ -45,7 +59,7 @@ def assert_right(net: Net, device_name: str, family: Family, precision: Literal[
 
 
 def is_quick(heads: Heads, device_name: str) -> bool:
-    return heads in (PLAIN[0], PROJECTED[0]) and on_first_runtime(device_name)
+    return heads in (PLAIN[0], PLAIN[-2], PROJECTED[0]) and on_first_runtime(device_name)
 
 
 @pytest.mark.quick(when=is_quick)
@@ -190,3 +204,109 @@ def test_depths_that_kernels_cannot_have_are_products(depth: int) -> None:
 
 def templates_on_cpu(net: Net) -> list[str]:
     return templates(plan_of(net.case().model, CPU))
+
+
+@dataclass(frozen=True)
+class Groups:
+    """A cache of keys and values for some heads, each of which serves a group of queries."""
+
+    heads: int
+    group: int
+    rows: int
+    keys: int
+    depth: int
+    is_turned: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.heads}x{self.group}-{self.rows}x{self.keys}-{self.depth}{'-turned' * self.is_turned}"
+
+
+GROUPED = (
+    Groups(3, 8, 1, 45, 8),
+    Groups(1, 9, 1, 1030, 4),
+    Groups(2, 3, 1, 33, 12, is_turned=True),
+    Groups(4, 1, 1, 70, 64),
+    Groups(2, 4, 19, 40, 8),
+)
+
+
+def attention_of_groups(net: Net, g: Groups) -> Tensor:
+    """A decoder's: keys and values are repeated for each query of a group, as converters write it.
+
+    is_turned: whether the heads of the queries lie the other way round, those of all groups first.
+    """
+    heads = g.heads * g.group
+    q, k, v = (
+        computed(net, (1, rows, n, g.depth)) for rows, n in ((g.rows, heads), (g.keys, g.heads), (g.keys, g.heads))
+    )
+    order = net.integers([0, 2, 1, 3])
+    q = net.op("TRANSPOSE", [q, order], q.value.transpose(0, 2, 1, 3))
+    repeated = []
+    for x in (k, v):
+        x = net.op("TRANSPOSE", [x, order], x.value.transpose(0, 2, 1, 3))
+        places = (1, 1, g.heads, g.keys, g.depth) if g.is_turned else (1, g.heads, 1, g.keys, g.depth)
+        shape = (1, g.group, g.heads, g.keys, g.depth) if g.is_turned else (1, g.heads, g.group, g.keys, g.depth)
+        x = reshaped(net, x, places)
+        x = net.op("BROADCAST_TO", [x, net.integers(shape)], np.broadcast_to(x.value, shape))
+        repeated.append(reshaped(net, x, (1, heads, g.keys, g.depth)))
+    y = attention(net, Heads((1, heads), g.rows, g.keys, g.depth, g.depth, (1, 1, g.rows, g.keys)), q, *repeated)
+    y = net.op("TRANSPOSE", [y, order], y.value.transpose(0, 2, 1, 3))
+    return layer(net, reshaped(net, y, (g.rows, heads * g.depth)), 8)
+
+
+@pytest.mark.quick(when=lambda groups, device_name: groups in GROUPED[:2] and on_first_runtime(device_name))
+@pytest.mark.parametrize("family", ["cpu", "gpu"])
+@pytest.mark.parametrize("groups", GROUPED, ids=str)
+def test_groups_of_queries_read_keys_where_they_are(groups: Groups, family: Family, device_name: str) -> None:
+    """Nothing repeats them, and one row of each query of a group is a matrix."""
+    net = Net(seed=groups.keys)
+    net.output(attention_of_groups(net, groups))
+    plan = plan_of(net.case().model, CPU if family == "cpu" else GPU)
+    (found,) = (k.node.attributes for k in plan.kernels if isinstance(k.node.attributes, Attention))
+    as_rows = groups.rows == 1 and not groups.is_turned
+    assert (found.heads, found.rows) == (
+        (groups.heads, groups.group) if as_rows else (groups.heads * groups.group, groups.rows)
+    )
+    assert "matmul" not in kinds(plan)
+    assert kinds(plan).count("map") == (3 if groups.rows == 1 else 4)  # of a mask of several rows, which is an input
+    assert_right(net, device_name, family, "fp32" if groups.rows % 2 else "fp16")
+
+
+@pytest.mark.quick(when=lambda heads, device_name: heads.rows == 1 and on_first_runtime(device_name))
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize(
+    "heads",
+    [Heads((3,), 1, 130, 16, 12, (1, 1, 130)), Heads((2, 1), 6, 61, 8, 8, ()), Heads((1,), 19, 300, 64, 4, (19, 300))],
+    ids=str,
+)
+def test_work_groups_of_gpus_divide_the_keys_of_few_rows(
+    heads: Heads, precision: Literal["fp32", "fp16"], device_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second kernel joins the results, also of parts whose keys are all masked."""
+    monkeypatch.setattr(divided_keys, "_cycles", lambda _, parts, __: abs(parts - 5))
+    net = Net(seed=heads.rows)
+    q, k, v = (computed(net, shape) for shape in heads.shapes)
+    mask = net.normal(heads.mask or (1, 1, heads.keys))
+    if heads.mask:
+        mask[..., :30] = -np.inf
+        mask[..., 60:90] = np.finfo(np.float32).min
+    net.output(attention(net, heads, q, k, v, mask))
+    weights = reference.softmax((q.value @ np.swapaxes(k.value, -1, -2) + mask).astype(np.float64))
+    case = net.case()
+    assert "rows/join_attention" in templates(plan_of(case.model, GPU))
+    execution = tflgpu.Execution(kernels="gpu")
+    options = tflgpu.Options(device=device_name, execution=execution, precision=precision, cache="off")
+    with limited(device_name, Simulation()):
+        (got,) = tflgpu.compile(case.model, options).run(case.inputs).values()
+    expected = weights @ v.value
+    tolerance = 1e-4 if precision == "fp32" else 2e-2  # the second kernel has the device's fastest exponentials
+    np.testing.assert_allclose(got, expected, atol=tolerance * np.abs(expected).max())
+
+
+def test_a_cache_of_many_keys_keeps_all_compute_units_busy() -> None:
+    """Of one token: three heads of keys would be three work-groups."""
+    net = Net(seed=1)
+    net.output(attention_of_groups(net, Groups(3, 3, 1, 1280, 64)))
+    plan = plan_of(net.case().model, replace(GPU, compute_units=132))
+    (found,) = (k for k in plan.kernels if isinstance(k.node.attributes, Attention))
+    assert found.kernel.tiles > 24

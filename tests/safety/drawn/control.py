@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import numpy as np
+from flatbuffers import flexbuffers
 
 from tests.ops.case import Tensor
 from tests.ops.reference import Array
@@ -65,4 +66,35 @@ def _turn(d: Drawing, shape: Shape, name: str, step: Array) -> int:
     return d.net.subgraph(body, [more, z])
 
 
-CONTROL: tuple[Step, ...] = (branch, loop)
+def composite(d: Drawing) -> Iterable[Tensor]:
+    """``f(x) * w`` and ``x``, by a decomposition that is called once or twice, and that may call another one."""
+    x, (name, other) = d.operand(1, 4), (d.one_of([*FUNCTIONS]), d.one_of([*FUNCTIONS]))
+    is_nested, times = d.chance(0.4), d.random.randint(1, 2)
+    w = d.factors(x.shape[-1:])
+    inner = _decomposition(d, x.shape, other) if is_nested else None
+    number = _decomposition(d, x.shape, name, inner)
+    for _ in range(times):
+        value = FUNCTIONS[name](x.value) * w.value
+        value = FUNCTIONS[other](value) * w.value if is_nested else value
+        y, same = d.net.ops("STABLEHLO_COMPOSITE", [x, w], [value, x.value], decomposed_by(number))
+        yield from (y, same)
+        x = y
+
+
+def decomposed_by(subgraph: int) -> dict[str, object]:
+    attributes = list(flexbuffers.Dumps({}))
+    return {"name": "odml.drawn", "decomposition_subgraph_index": subgraph, "composite_attributes": attributes}
+
+
+def _decomposition(d: Drawing, shape: Shape, name: str, called: int | None = None) -> int:
+    body = Builder()
+    x, w = body.input(shape), body.input(shape[-1:])
+    y = body.add("MUL", [body.add(name, [x], shape), w], shape)
+    if called is not None:
+        results = [body.tensor(shape), body.tensor(shape)]
+        body.op("STABLEHLO_COMPOSITE", [y, w], results, decomposed_by(called))
+        y = results[0]
+    return d.net.subgraph(body, [y, x])
+
+
+CONTROL: tuple[Step, ...] = (branch, composite, loop)

@@ -178,6 +178,17 @@ def gather(d: Drawing) -> Iterable[Tensor]:
     yield d.net.op("GATHER", [x, d.net.constant(index)], np.take(x.value, index, axis), {"axis": axis})
 
 
+def update(d: Drawing) -> Iterable[Tensor]:
+    """New elements from a place on, which is a constant or an input, and may be too far off."""
+    x = d.operand(1, 5)
+    shape = tuple(size if d.chance(0.5) else d.random.randint(1, size) for size in x.shape)
+    new = d.other(shape)
+    start = np.array([d.random.randint(-1, size) for size in x.shape], np.int32)
+    place = d.net.integers(start) if d.chance(0.4) else d.net.input(start)
+    value = reference.dynamic_update_slice(x.value, new.value, start)
+    yield d.net.op("DYNAMIC_UPDATE_SLICE", [x, new, place], value)
+
+
 def reverse(d: Drawing) -> Iterable[Tensor]:
     x = d.operand(1, 5)
     axis = d.random.randrange(len(x.shape))
@@ -195,5 +206,5 @@ def depth_and_space(d: Drawing) -> Iterable[Tensor]:
 
 MOVEMENTS: tuple[Step, ...] = (
     reshape, squeeze, expand, transpose, slice_, strided_slice, split, split_v, unpack, pad, pad_with, mirror_pad,
-    concatenation, pack, tile, broadcast_to, gather, reverse, depth_and_space,
+    concatenation, pack, tile, broadcast_to, gather, update, reverse, depth_and_space,
 )  # fmt: skip

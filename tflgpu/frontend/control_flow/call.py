@@ -1,4 +1,7 @@
-"""WHILE and IF: into the graph that is being lowered where constants decide, else as pieces apart from it."""
+"""Operators that call subgraphs: into the graph that is being lowered, or as pieces apart from it.
+
+Composites always become a part of the graph, WHILE and IF where constants decide.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import replace
 
 from tflgpu.frontend.control_flow.branch import lower_branch
 from tflgpu.frontend.control_flow.callee import Callee, Separate
+from tflgpu.frontend.control_flow.composite import COMPOSITE, inline
 from tflgpu.frontend.control_flow.loop import lower_loop
 from tflgpu.frontend.control_flow.pieces import Call
 from tflgpu.frontend.control_flow.unroll import unroll
@@ -14,7 +18,7 @@ from tflgpu.frontend.graph_builder import GraphBuilder
 from tflgpu.model.model import Model, Operator
 from tflgpu.model.tensor_info import TensorIndex
 
-CONTROL_FLOW = ("WHILE", "IF")
+CONTROL_FLOW = ("WHILE", "IF", COMPOSITE)
 
 
 def lower_call(
@@ -26,14 +30,16 @@ def lower_call(
     wanted: Collection[TensorIndex],
     apart: dict[int, Call] | None,
 ) -> Iterator[str]:
-    """Do what a WHILE or an IF does; yields why the device cannot.
+    """Do what an operator of ``CONTROL_FLOW`` does; yields why the device cannot.
 
     callee: of a subgraph by its number, in ``graph``. wanted: tensors of the file that something reads, or that are
     outputs. apart: gets the pieces of an operator that cannot become a part of ``graph``; None if there may be none.
     Raises ModelError for a subgraph that is not there.
     """
     found: Call | str | None
-    if operator.code == "IF":
+    if operator.code == COMPOSITE:
+        found = inline(operator, graph, callee)
+    elif operator.code == "IF":
         found = lower_branch(operator, graph, model, callee, separate)
     else:
         found = next(unroll(operator, graph, model, callee), None)

@@ -1,4 +1,4 @@
-"""Attention on CPUs, in blocks of rows by keys that a core's cache holds."""
+"""Attention on CPUs: in blocks of rows by keys that a core's cache holds, and of few rows, without copies of keys."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.cpu import CPU, VECTOR
-from tflgpu.kernels.cpu.block_products import rows_in_registers, step_cycles
+from tflgpu.kernels.cpu.block_products import rows_in_registers, step_cycles, vectors_in_registers
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rows.attention import Attention, AttentionParameters, operands_of
-from tflgpu.kernels.tiling import most_per_tile, tile_count
+from tflgpu.kernels.tiling import most_per_tile, power_of_two, tile_count
 from tflgpu.target import Target
 
 KEY_FLOATS = 32768  # of a block's keys and values: 128 KiB, which a core's second cache holds
 ROW_FLOATS = 24576  # of a tile's queries and results
 MOST_ELEMENTS = 512  # of a key, or of a value
 LEAST_ROWS = 8  # for which it is worth to transpose keys
+BLOCK_KEYS = 128  # of few rows: what scores of a block take stays in a core's first cache
+MOST_QUADS = 4  # of few rows: more would only make the source longer
 MOST_VECTORS = 4  # of a group of keys
 COPY_CYCLES = 0.6  # for each element of keys and values that a tile copies
 
 
-def fits_blocks(attention: Attention) -> bool:
-    """Whether the kernel has room for such an attention, and enough rows to use what it copies."""
-    return attention.rows >= LEAST_ROWS and max(attention.depth, attention.value_depth) <= MOST_ELEMENTS
+def has_room(attention: Attention) -> bool:
+    """Whether the kernels have room for such an attention."""
+    return max(attention.depth, attention.value_depth) <= MOST_ELEMENTS
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,54 @@ class AttentionBlocksParameters(AttentionParameters, template="cpu/attention_blo
     rows_per_tile: int
     chunks: int
     block_keys: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionFewRowsParameters(AttentionParameters, template="cpu/attention_few_rows"):
+    """Parameters of ``templates/cpu/attention_few_rows.cl.j2``."""
+
+    rows: int
+    chunks: int
+    quads: int
+    slices: int
+    block_keys: int
+
+
+def _has_few_rows(request: Request) -> bool:
+    attention = request.node.attributes
+    return isinstance(attention, Attention) and attention.rows < LEAST_ROWS
+
+
+@CPU.lowering("attention", when=_has_few_rows)
+def attention_of_few_rows(request: Request) -> Kernel:
+    """Attention whose work-item reads all keys and values of a head, where they lie, for all rows or some."""
+    attention, target = request.node.attributes, request.target
+    assert isinstance(attention, Attention)
+
+    def cycles(rows: int) -> int:  # to load a key takes about the time of a product
+        return tile_count(attention.heads * tile_count(attention.rows, rows), target.compute_units) * (1 + rows)
+
+    rows = min(range(attention.rows, 0, -1), key=cycles)
+    chunks = tile_count(attention.rows, rows)
+    most = max(1, min(MOST_QUADS, (vectors_in_registers(target) - 1) // rows))
+    quads, slices = power_of_two(most), attention.value_depth // LANES
+    operands = operands_of(request, attention)
+    return Kernel(
+        AttentionFewRowsParameters(
+            attention=attention,
+            rows=rows,
+            chunks=chunks,
+            quads=quads,
+            slices=max(n for n in range(1, most + 1) if slices % n == 0),
+            block_keys=BLOCK_KEYS,
+            **operands,
+        ),
+        tuple(operands.values()),
+        tiles=attention.heads * chunks,
+        local_size=1,
+        macs=attention.macs,
+        fills_vectors=True,
+    )
 
 
 @CPU.lowering("attention")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tflgpu.graph.ir import Graph, TensorId
 from tflgpu.kernels.cpu import CPU
-from tflgpu.kernels.cpu.attention_kernel import fits_blocks
+from tflgpu.kernels.cpu.attention_kernel import has_room
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.rows.find_attention import with_attention
 from tflgpu.target import Target
@@ -14,5 +14,5 @@ from tflgpu.target import Target
 
 @CPU.fusion
 def fuse_attention(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
-    """One node for each attention for which the kernel has room."""
-    return with_attention(graph, storage, lambda attention, _: fits_blocks(attention))
+    """One node for each attention for which the kernels have room."""
+    return with_attention(graph, storage, lambda attention, _: has_room(attention))

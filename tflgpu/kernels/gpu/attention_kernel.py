@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.gpu import GPU
+from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rows.attention import Attention, AttentionParameters, operands_of
@@ -40,7 +41,26 @@ def divide(attention: Attention, target: Target) -> tuple[int, int]:
 
 
 def _tiles(attention: Attention, target: Target, rows: int, sharers: int) -> int:
-    return attention.heads * tile_count(attention.rows, rows * target.local_size // sharers)
+    return attention.heads * attention.parts * tile_count(attention.rows, rows * target.local_size // sharers)
+
+
+def rows_work(attention: Attention, target: Target) -> KLoopWork:
+    """What a work-item does: a step is a key and a value for the rows that it has."""
+    rows, sharers = divide(attention, target)
+    vec4s = _vec4s(attention)
+    return KLoopWork(
+        tiles=_tiles(attention, target, rows, sharers),
+        k_steps=_keys_of_part(attention),
+        loads=vec4s,
+        products=rows * vec4s / LANES,
+        accumulators=rows * (attention.value_depth // LANES + 1),
+        split_k=sharers,
+    )
+
+
+def _keys_of_part(attention: Attention) -> int:
+    """Keys of each part but the last one, which may have fewer."""
+    return tile_count(attention.keys, attention.parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +73,7 @@ class AttentionRowsParameters(AttentionParameters, template="rows/attention"):
     chunks: int
     staged: bool
     key_stride: int
+    part_keys: int
     block_keys: int
 
 
@@ -65,8 +86,9 @@ def attention_of_rows(request: Request) -> Kernel:
     size, sums = target.local_size, attention.value_depth // LANES + 1
     staged = fits_local(target, STAGED_VEC4S)
     key_stride = _vec4s(attention) | 1  # so that neighbours are in different banks of local memory
-    blocks = tile_count(attention.keys, STAGED_VEC4S // key_stride)
-    block_keys = tile_count(attention.keys, blocks) if staged else attention.keys
+    part_keys = _keys_of_part(attention)
+    blocks = tile_count(part_keys, STAGED_VEC4S // key_stride)
+    block_keys = tile_count(part_keys, blocks) if staged else part_keys
     operands = operands_of(request, attention)
     return Kernel(
         AttentionRowsParameters(
@@ -77,6 +99,7 @@ def attention_of_rows(request: Request) -> Kernel:
             chunks=tile_count(attention.rows, rows * size // sharers),
             staged=staged,
             key_stride=key_stride,
+            part_keys=part_keys,
             block_keys=block_keys,
             **operands,
         ),

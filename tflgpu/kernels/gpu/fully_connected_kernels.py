@@ -14,7 +14,7 @@ from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.matrix_products import MatrixProduct, MatrixTile, Side, matrix_product, order
 from tflgpu.kernels.gpu.matrix_products import candidates as product_candidates
 from tflgpu.kernels.gpu.tuned_groups import choose_with_group
-from tflgpu.kernels.gpu.vector_products import VectorTile, vector_candidates, vector_product
+from tflgpu.kernels.gpu.vector_products import ROWS, VectorTile, vector_candidates, vector_product
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
@@ -24,13 +24,14 @@ from tflgpu.target import Target
 Tile = VectorTile | MatrixTile
 
 
-def candidates(shape: MatrixProduct, target: Target) -> list[Candidate[Tile, KLoopWork]]:
+def candidates(shape: MatrixProduct, target: Target, *, stored: bool = False) -> list[Candidate[Tile, KLoopWork]]:
     """The tiles of both kernels, the fastest first.
 
-    A single row leaves nothing to share but its depth, as long as local memory holds a sum of each work-item.
+    A single row leaves nothing to share but its depth, as long as local memory holds a sum of each work-item. Of
+    ``stored`` integers few rows are a vector product, too, which alone reads them: they are the most of what it reads.
     """
     found: list[Candidate[Tile, KLoopWork]] = [*vector_candidates(shape, target)]
-    if shape.rows > 1 or not found:
+    if shape.rows > (ROWS[-1] if stored else 1) or not found:
         found += product_candidates(shape, target)
     return sorted(found, key=lambda candidate: candidate.cycles)
 
@@ -39,8 +40,14 @@ def _best(request: Request) -> Candidate[Tile, KLoopWork] | None:
     """The fastest tile; None for shares, where work-groups cannot share a depth."""
     shape = _product(request)
     if request.shares == 1:
-        return candidates(shape, request.target)[0]
+        return candidates(shape, request.target, stored=_has_stored_integers(request))[0]
     return next(iter(vector_candidates(shape, request.target, request.shares)), None)
+
+
+def _has_stored_integers(request: Request) -> bool:
+    """Whether the weights of few rows may stay integers in device memory."""
+    few = 1 < request.output.batch <= ROWS[-1] and request.target.arithmetic != "half"
+    return few and stored_integers(request) is not None
 
 
 def _product(request: Request) -> MatrixProduct:
@@ -59,7 +66,7 @@ def fully_connected(request: Request) -> Kernel:
     if request.shares > 1:
         shared = request.choose_candidate(vector_candidates(shape, request.target, request.shares))
         return _vector_kernel(request, request.target, weights, shared.tile)
-    chosen, target = choose_with_group(request, partial(candidates, shape))
+    chosen, target = choose_with_group(request, partial(candidates, shape, stored=_has_stored_integers(request)))
     tile = chosen.tile
     if isinstance(tile, VectorTile):
         return _vector_kernel(request, target, weights, tile)

@@ -7,8 +7,8 @@ the heads of longer rows, and its result is stored so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
+from math import gcd, prod
 
 from tflgpu.graph.layout import LANES, Geometry, Shape
 from tflgpu.kernels.kernel import Argument, Parameters
@@ -64,6 +64,48 @@ class Attention:
         return self.heads * self.rows * self.keys * (self.depth + self.value_depth)
 
 
+def groups_as_rows(attention: Attention) -> Attention:
+    """The same with heads that share keys and values as rows of one head, if each head has a single row.
+
+    So it is when a language model computes one token, whose heads are groups: what is read once serves a group.
+    """
+    shared = (d.divisor for reach in (attention.key, attention.value) for d in reach.digits)
+    group = gcd(attention.heads, *shared)
+    if attention.rows > 1 or group == 1:
+        return attention
+    query, result = _rows_of_groups(attention.query, group), _rows_of_groups(attention.result, group)
+    mask = _rows_of_groups(attention.mask, group) if attention.mask else None
+    if query is None or result is None or (mask is None) != (attention.mask is None):
+        return attention
+    key, value = (
+        replace(reach, digits=tuple(replace(d, divisor=d.divisor // group) for d in reach.digits))
+        for reach in (attention.key, attention.value)
+    )
+    heads = attention.heads // group
+    return replace(attention, heads=heads, rows=group, query=query, key=key, value=value, mask=mask, result=result)
+
+
+def _rows_of_groups(reach: Reach, group: int) -> Reach | None:
+    """A reach by ``head / group``, and by ``head % group`` as the row; None if rows have no single stride."""
+    rows, heads = list[HeadDigit](), list[HeadDigit]()
+    for digit in reach.digits:
+        if digit.divisor % group == 0:
+            heads.append(replace(digit, divisor=digit.divisor // group))
+            continue
+        inside = min(digit.extent, group // digit.divisor)
+        if group % (digit.divisor * inside) or digit.extent % inside:
+            return None
+        rows.append(replace(digit, extent=inside))
+        if digit.extent > inside:
+            heads.append(HeadDigit(1, digit.extent // inside, digit.stride * inside))
+    if not rows:
+        return replace(reach, digits=tuple(heads), row=0)
+    row = min(rows, key=lambda digit: digit.divisor).stride
+    if prod(d.extent for d in rows) != group or any(d.stride != row * d.divisor for d in rows):
+        return None
+    return replace(reach, digits=tuple(heads), row=row)
+
+
 @dataclass(frozen=True, kw_only=True)
 class AttentionParameters(Parameters):
     """Parameters of templates of attention."""
@@ -95,8 +137,8 @@ def reach_in_rows(strided: Strided, shape: Shape, axes: tuple[int, int], geometr
     if depth.extent % LANES or elements != (depth,) or len(rows) > 1 or strides is None:
         return None
     start, *others = strides
-    digits = [HeadDigit(prod(g.extent for g in found[0][i + 1 :]), f.extent, others[i]) for i, f in enumerate(found[0])]
-    return Reach(start, tuple(digits), others[len(digits)] if rows else 0, geometry.plane)
+    digits = (HeadDigit(prod(g.extent for g in found[0][i + 1 :]), f.extent, others[i]) for i, f in enumerate(found[0]))
+    return Reach(start, tuple(d for d in digits if d.stride), others[len(found[0])] if rows else 0, geometry.plane)
 
 
 def _vec4_strides(start: int, factors: Sequence[Factor], geometry: Geometry) -> list[int] | None:

@@ -14,10 +14,10 @@ from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, TensorId, Value, joi
 from tflgpu.graph.layout import LANES, Shape
 from tflgpu.kernels.fusing import joined_node
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.rows.attention import Attention, Reach, reach_in_planes, reach_in_rows
+from tflgpu.kernels.rows.attention import Attention, Reach, groups_as_rows, reach_in_planes, reach_in_rows
 from tflgpu.ops.arithmetic.matmul import MatMul
 from tflgpu.ops.arithmetic.reduction import Softmax
-from tflgpu.ops.movement.strided import Strided, composed, inverse, whole
+from tflgpu.ops.movement.strided import Strided, broadcast, composed, inverse, whole
 
 MOVEMENTS = ("reshape", "strided")
 
@@ -70,8 +70,8 @@ def _attention(graph: Graph, storage: Mapping[TensorId, Storage], softmax: Node)
         if mask is None or graph[scores.mask].shape[-1] != keys:
             return None
     scale = scores.scale * query.scale * key.scale
-    attributes = Attention(
-        heads, rows, keys, depth, value_depth, scale, query.reach, key.reach, value.reach, mask, result.reach
+    attributes = groups_as_rows(
+        Attention(heads, rows, keys, depth, value_depth, scale, query.reach, key.reach, value.reach, mask, result.reach)
     )
     inputs = (query.tensor, key.tensor, value.tensor, *((scores.mask,) if scores.mask is not None else ()))
     node = joined_node("attention", attributes, softmax, result.last, inputs)
@@ -173,10 +173,18 @@ def _operand(
         factor = _factor(graph, node) if node is not None and node.kind in (*MOVEMENTS, "map") else None
         if node is None or factor is None or graph.sole_consumer(tensor) is None:
             return found
-        before = composed(node.attributes, view) if isinstance(node.attributes, Strided) else view
+        before = composed(_movement(graph, node), view)
         if before is None:
             return found
         tensor, view, scale, nodes = node.inputs[0], before, scale * factor, (node, *nodes)
+
+
+def _movement(graph: Graph, node: Node) -> Strided:
+    """How a node moves elements: a map repeats those that it broadcasts, as models do for groups of queries."""
+    if isinstance(node.attributes, Strided):
+        return node.attributes
+    before, after = graph[node.inputs[0]].shape, graph[node.output].shape
+    return broadcast(before, after) if node.kind == "map" else whole(prod(after))
 
 
 def _factor(graph: Graph, node: Node) -> float | None:
@@ -188,11 +196,7 @@ def _factor(graph: Graph, node: Node) -> float | None:
         if op.function != "mul" or number is None or number.size != 1:
             return None
         factor *= float(number.item())
-    return (
-        factor
-        if graph[node.inputs[0]].size >= graph[node.output].size and not graph[node.inputs[0]].is_constant
-        else None
-    )
+    return None if graph[node.inputs[0]].is_constant else factor
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which subgraphs the operators for control flow call. Nothing may call itself: TensorFlow Lite has no recursion."""
+"""Which subgraphs composites and operators for control flow call. Nothing may call itself: LiteRT has no recursion."""
 
 from __future__ import annotations
 
@@ -26,6 +26,16 @@ def _check_results(where: str, caller: Subgraph, operator: Operator, number: int
         raise ModelError(f"{where} has results of types {wanted}, and subgraph {number} gives {found}")
 
 
+def _check_counts(where: str, operator: Operator, number: int, called: Subgraph) -> None:
+    """Raises ModelError if a decomposition takes or gives another number of values than its operator."""
+    wanted, found = (len(operator.inputs), len(operator.outputs)), (len(called.inputs), len(called.outputs))
+    if wanted != found:
+        raise ModelError(
+            f"{where} has {wanted[0]} inputs and {wanted[1]} outputs, and its decomposition, subgraph {number}, has "
+            f"{found[0]} and {found[1]}"
+        )
+
+
 def check_calls(subgraphs: Sequence[Subgraph]) -> None:
     """Raises ModelError if an operator calls a subgraph that is not there, or one that leads back to itself."""
     callers: dict[tuple[int, int], str] = {}
@@ -38,6 +48,8 @@ def check_calls(subgraphs: Sequence[Subgraph]) -> None:
                 callers.setdefault((index, number), where)
                 if operator.code == "IF":
                     _check_results(where, subgraph, operator, number, subgraphs[number])
+                if operator.code == "STABLEHLO_COMPOSITE":
+                    _check_counts(where, operator, number, subgraphs[number])
     called: dict[int, set[int]] = {}
     for caller, number in callers:
         called.setdefault(caller, set()).add(number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -66,13 +66,23 @@ def rearranged(view: Strided, shape: Shape, attributes: Rearrange, result: Shape
 
 
 def composed(first: Strided, second: Strided) -> Strided | None:
-    """Both in turn, if the second one moves all that the first one leaves; None if strides cannot tell it."""
-    order = _by_stride(second)
+    """Both in turn; None if strides cannot tell it.
+
+    The second one may repeat elements, but has to take all that the first one leaves.
+    """
+    order = _by_stride(replace(second, factors=tuple(f for f in second.factors if f.stride)))
     axes = _axes(first.factors, tuple(f.extent for f in order)) if order is not None else None
     if order is None or axes is None:
         return None
     parts = dict(zip(order, axes, strict=True))
-    return Strided(_joined([part for f in second.factors for part in parts[f]]), first.start)
+    return Strided(_joined([part for f in second.factors for part in parts.get(f, (f,))]), first.start)
+
+
+def broadcast(shape: Shape, result: Shape) -> Strided:
+    """A tensor of ``shape`` as one of ``result``, to which it broadcasts."""
+    own = (1,) * (len(result) - len(shape)) + tuple(shape)
+    strides = [prod(own[i + 1 :]) if n > 1 else 0 for i, n in enumerate(own)]
+    return Strided(_joined([Factor(n, stride) for n, stride in zip(result, strides, strict=True)]))
 
 
 def inverse(strided: Strided) -> Strided | None:

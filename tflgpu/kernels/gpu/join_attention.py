@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES
+from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Kernel, Parameters
-from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rows.attention import Attention
 from tflgpu.kernels.tiling import tile_count, waves
@@ -29,7 +29,7 @@ class JoinAttentionParameters(Parameters, template="rows/join_attention"):
     at_once: int
 
 
-@MMA.lowering("join_attention")
+@GPU.lowering("join_attention")
 def join_attention(request: Request) -> Kernel:
     """The second kernel: a work-item joins some vec4s of all parts."""
     joined, target = request.node.attributes, request.target

@@ -1,0 +1,69 @@
+"""Attention in two kernels: work-groups divide the keys of a row, and a second kernel joins their results.
+
+One kernel has a work-group for some rows of a head. Those of few rows or heads leave compute units idle (Dao et al.
+2023, Flash-Decoding).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tflgpu.graph.ir import Node, Tensor, TensorId
+from tflgpu.graph.layout import LANES, Geometry
+from tflgpu.kernels.architecture import lowering_of
+from tflgpu.kernels.demand import cycles
+from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
+from tflgpu.kernels.gpu import GPU
+from tflgpu.kernels.gpu.attention_kernel import rows_work
+from tflgpu.kernels.gpu.divided.division import Division, divide_nodes, fits
+from tflgpu.kernels.gpu.divided.shared_sums import joining_cycles
+from tflgpu.kernels.gpu.join_attention import JoinedAttention
+from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.rewriting import Planning
+from tflgpu.kernels.rows.attention import Attention
+from tflgpu.kernels.tiling import tile_count, waves
+from tflgpu.target import Target
+
+PARTS = (2, 3, 4, 5, 6, 8, 12, 16)
+
+
+@GPU.rewrite("divide")
+def divide_keys(planning: Planning) -> Planning:
+    """With two nodes for an attention of few rows wherever they take less time by the cost model."""
+    return divide_nodes(planning, _divided)
+
+
+def _divided(request: Request, fresh: Iterator[TensorId]) -> Division | None:
+    attention, target = request.node.attributes, request.target
+    if not isinstance(attention, Attention) or attention.parts > 1 or lowering_of(request).architecture is not GPU:
+        return None
+    keys = attention.keys
+    filled = (parts for parts in PARTS if (parts - 1) * tile_count(keys, parts) < keys)  # each part has a key
+    parts = min((1, *filled), key=lambda parts: _cycles(attention, parts, target))
+    return in_parts(request, parts, fresh) if parts > 1 else None
+
+
+def _cycles(attention: Attention, parts: int, target: Target) -> float:
+    vec4s = attention.heads * attention.rows * attention.value_depth // LANES
+    joining = joining_cycles(target, waves(tile_count(vec4s, target.local_size), target)) if parts > 1 else 0
+    return cycles(rows_work(replace(attention, parts=parts), target), target) + joining
+
+
+def in_parts(request: Request, parts: int, fresh: Iterator[TensorId]) -> Division | None:
+    """Two nodes for an attention, the first of which divides the keys; None if there is no room for its results."""
+    node, attention, target = request.node, request.node.attributes, request.target
+    assert isinstance(attention, Attention)
+    divided = replace(attention, parts=parts)
+    shape = (attention.heads * parts * attention.rows, attention.value_depth + LANES)
+    between, known = Storage(Geometry(shape), "float"), kernel_inputs(node)
+    if not fits(between, target):
+        return None
+    results = Tensor(next(fresh), "", shape, precise=request.graph[node.output].precise)
+    first = Node("attention", node.inputs[:known], results.id, divided, sources=node.sources)
+    inputs = results.id, *node.inputs[known:]
+    second = Node(
+        "join_attention", inputs, node.output, JoinedAttention(divided), epilogue_behind(node, 1), node.sources
+    )
+    return Division((first, second), (results,), {results.id: between})
