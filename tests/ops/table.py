@@ -6,6 +6,7 @@ from tests.ops.case import Row
 from tests.ops.rows import (
     convolutions,
     corners,
+    detection,
     elementwise,
     integers,
     logic,
@@ -18,16 +19,19 @@ from tests.ops.rows import (
     reductions,
     regressions,
     spatial,
+    spectra,
 )
 
 ROWS: tuple[Row, ...] = (
     *convolutions.ROWS,
     *corners.ROWS,
+    *detection.ROWS,
     *elementwise.ROWS,
     *logic.ROWS,
     *matrices.ROWS,
     *mediapipe.ROWS,
     *spatial.ROWS,
+    *spectra.ROWS,
     *movement.ROWS,
     *quantized.ROWS,
     *rearranging.ROWS,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tests.kernels.portable import crops
+from tests.kernels.portable import crops, detections
 from tests.kernels.sorting import sorted_rows
 from tests.ops import reference, windows
 from tests.ops.case import Net, Tensor, largest
@@ -287,6 +287,7 @@ CASES: tuple[Callable[[Net], Tensor], ...] = (
     resize,
     *row_cases.CASES,
     crops.around_landmarks,
+    detections.found,
     means,
     rearrangements,
     reshape,

@@ -33,6 +33,7 @@ from tflgpu.model.quantization import (
     view_dtype,
 )
 from tflgpu.ops import Emit, Emitter, Site, find_operator
+from tflgpu.ops.declaration import COMPLEX
 from tflgpu.ops.limits import growth_reasons, result_reasons, site_reasons
 
 # The shapes of an operator's outputs; None for each that only a run can tell. Given: the number of its subgraph, the
@@ -72,7 +73,15 @@ def lower(
     Raises ModelError where the model contradicts itself.
     """
     entry = entry or entry_point(model)
-    return _Lowering(model, entry, fake_quantize, shapes, grids, missing_types, checks, infer, whole).run()
+    stranded: frozenset[int] = frozenset()
+    while True:
+        lowering = _Lowering(model, entry, fake_quantize, shapes, grids, missing_types, checks, infer, whole)
+        lowering.stranded = stranded
+        lowered = lowering.run()
+        # Complex numbers have no place outside of a graph: what gives them runs where all runs that reads them.
+        if not (found := lowering.give_complex_numbers_away(lowered)):
+            return lowered
+        stranded |= found
 
 
 class _Lowering:
@@ -109,6 +118,7 @@ class _Lowering:
         self.called: dict[int, Callee] = {}  # the subgraphs that operators call
         self.calls: dict[int, Call] = {}  # operators that are pieces of their own
         self.open: set[int] = set()  # tensors whose shape only a run can tell
+        self.stranded: frozenset[int] = frozenset()  # operators whose complex results are wanted elsewhere
 
     def run(self) -> Lowered:
         self._bind_constants()
@@ -124,10 +134,22 @@ class _Lowering:
         states = tuple(states_of(self.graph))
         outputs = tuple(self._output(t) for _, t in self.entry.outputs)
         checked = tuple(self.graph.written(check.found).id for check in self.graph.checks)
-        graph = Graph(self.graph.tensors, tuple(self.graph.nodes), inputs, (*outputs, *checked), states)
+        tensors = {i: t for i, t in self.graph.tensors.items() if t.parts is None}
+        graph = Graph(tensors, tuple(self.graph.nodes), inputs, (*outputs, *checked), states)
         sides, bound = (self.entry.inputs, self.entry.outputs), self.graph.bound
         faults = tuple(check.fault for check in self.graph.checks)
         return Lowered(remove_dead(graph), entries, *sides, bound, frozenset(self.open), faults, self.calls)
+
+    def give_complex_numbers_away(self, lowered: Lowered) -> frozenset[int]:
+        """The operators whose complex results are outputs, or are read by what the device cannot run."""
+        refused = {e.index for e in lowered.entries if e.reasons}
+        read = {t for o in self.entry.operators if o.index in refused for t in o.inputs}
+        read |= {t.index for _, t in self.entry.outputs}
+        given = [o for o in self.entry.operators if o.index not in refused and not read.isdisjoint(o.outputs)]
+        return frozenset(o.index for o in given if any(self._is_complex(t) for t in o.outputs))
+
+    def _is_complex(self, index: int) -> bool:
+        return index in self.graph.bound and self.graph.bound[index].parts is not None
 
     def _bind_constants(self) -> None:
         for tensor in self.subgraph.tensors:
@@ -209,6 +231,8 @@ class _Lowering:
                 return [f"custom operator {operator.code!r} is known neither to tflgpu nor to LiteRT", *failures]
             return [f"{operator.code} has no kernel for the device"]
         reasons = [*op.obstacles(site), *site_reasons(site, self.missing_types)]
+        if COMPLEX in site.output_types and (operator.index in self.stranded or self.is_called):
+            reasons = reasons or ["its complex numbers are wanted elsewhere than on the device"]
         reasons = reasons or [*mixture_reasons(operator, self.subgraph.tensors)]
         reasons = reasons or self._emit(operator, op.emit, site)
         if self.checks and not reasons:

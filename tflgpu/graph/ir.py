@@ -29,6 +29,8 @@ class Tensor:
     precise: stored in float in every precision, because its values need more digits than half has.
     scale: of a quantized constant, the numbers of which its values are whole multiples; it broadcasts to ``data``.
     factor: what the numbers in memory have to be multiplied by.
+    parts: of complex numbers, the tensors that hold their real and their imaginary parts. No node computes the tensor
+        itself.
     """
 
     id: TensorId
@@ -39,6 +41,7 @@ class Tensor:
     precise: bool = False
     scale: Array | None = field(default=None, compare=False, repr=False)
     factor: float = 1.0
+    parts: tuple[Tensor, Tensor] | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_constant(self) -> bool:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tflgpu.ops.image import convolution, landmarks, mediapipe, pooling, resampler, resize, window
+from tflgpu.ops.image import convolution, detection, landmarks, mediapipe, pooling, resampler, resize, window
 
-__all__ = ["convolution", "landmarks", "mediapipe", "pooling", "resampler", "resize", "window"]
+__all__ = ["convolution", "detection", "landmarks", "mediapipe", "pooling", "resampler", "resize", "window"]

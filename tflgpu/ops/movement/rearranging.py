@@ -25,7 +25,7 @@ def _expand_reasons(site: Site) -> Iterator[str]:
         yield f"its axis {numbers(site, 1)[0]} has no place in an input of shape {list(site.input(0).shape)}"
 
 
-@declare("EXPAND_DIMS", versions=1, inputs=2, integers=(1,), types=ANY, reasons=_expand_reasons)
+@declare("EXPAND_DIMS", versions=1, inputs=2, integers=(1,), types=ANY, by_parts=True, reasons=_expand_reasons)
 def expand_dims(site: Site, emit: Emitter) -> Tensor:
     """The input with a new axis of size 1."""
     x, axis = site.input(0), _expand_axis(site)
