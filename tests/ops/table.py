@@ -18,8 +18,10 @@ from tests.ops.rows import (
     recurrent,
     reductions,
     regressions,
+    scattering,
     spatial,
     spectra,
+    volumes,
 )
 
 ROWS: tuple[Row, ...] = (
@@ -32,11 +34,13 @@ ROWS: tuple[Row, ...] = (
     *mediapipe.ROWS,
     *spatial.ROWS,
     *spectra.ROWS,
+    *volumes.ROWS,
     *movement.ROWS,
     *quantized.ROWS,
     *rearranging.ROWS,
     *recurrent.ROWS,
     *reductions.ROWS,
     *regressions.ROWS,
+    *scattering.ROWS,
     *integers.ROWS,
 )

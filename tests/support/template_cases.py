@@ -264,6 +264,15 @@ def broadcasts(net: Net) -> Tensor:
     return x
 
 
+def scattered(net: Net) -> Tensor:
+    """Rows of two slices, two of which go to the same place."""
+    x = _image(net, 3, 6)
+    value = np.zeros((4, 6))
+    np.add.at(value, [2, 0, 2], x.value)
+    shape = net.integers([4, 6])
+    return net.op("SCATTER_ND", [net.integers([[2], [0], [2]]), x, shape], value, magnitude=largest(x.value))
+
+
 CASES: tuple[Callable[[Net], Tensor], ...] = (
     convolutions,
     products,
@@ -290,6 +299,7 @@ CASES: tuple[Callable[[Net], Tensor], ...] = (
     detections.found,
     means,
     rearrangements,
+    scattered,
     reshape,
     gathers,
     concatenations,
