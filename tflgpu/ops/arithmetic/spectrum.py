@@ -18,7 +18,7 @@ from tflgpu.ops.declaration import COMPLEX, Array, Emitter, Site, declare, numbe
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange, reshape_node
 
 # Points along an axis of a transform: for more, a fast transform on the CPU takes less time than a product.
-MOST_POINTS = 2048
+MOST_POINTS = 1024
 
 
 def _transform_reasons(site: Site) -> Iterator[str]:
