@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -265,6 +266,7 @@ def declare(
 def _in_parts(emit: Emit) -> Emit:
     """``emit``, and for complex numbers what it emits for each of their parts."""
 
+    @wraps(emit)
     def emit_parts(site: Site, emitter: Emitter) -> Tensor | Sequence[Tensor]:
         parts = site.input(0).parts
         if parts is None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -104,22 +103,25 @@ def _number(site: Site, index: int) -> float:
     return float(value.reshape(-1)[0])
 
 
-LIMITS = ("greatest number of boxes", "threshold of overlaps", "threshold of scores", "width of Soft-NMS")
-
-
 def _suppression_reasons(site: Site) -> Iterator[str]:
     boxes, scores = site.input(0).shape, site.input(1).shape
-    for index, what in enumerate(LIMITS[: len(site.inputs) - 2], 2):
-        yield from static(site, index, what)
-        value = site.constant(index)
-        if value is not None and (value.size != 1 or (not isfinite(value.reshape(-1)[0]) and index != 4)):
-            yield f"its {what} is {value.tolist()}; one number was expected"
+    yield from static(site, 2, "greatest number of boxes")
+    yield from static(site, 3, "threshold of overlaps")
+    yield from static(site, 4, "threshold of scores")
+    if len(site.inputs) > 5:
+        yield from static(site, 5, "width of Soft-NMS")
+    limits = [site.constant(i) for i in range(2, len(site.inputs))]
+    if any(value is not None and value.size != 1 for value in limits):
+        yield "one of its limits is not one number"
+        return
+    if any(value is not None and np.isnan(value).any() for value in limits):
+        yield "one of its limits is NaN"
     if len(boxes) != 2 or boxes[1] != CORNERS or scores != boxes[:1]:
         yield f"its boxes {list(boxes)} and scores {list(scores)} are not [boxes, 4] and [boxes]"
     elif boxes[0] > MOST_BOXES:
         yield f"it has {boxes[0]} boxes; kernels count to {MOST_BOXES}"
     most = site.constant(2)
-    if most is not None and most.size == 1 and not 0 <= most.reshape(-1)[0] <= MOST_BOXES:
+    if most is not None and not 0 <= most.reshape(-1)[0] <= MOST_BOXES:
         yield f"its greatest number of boxes is {most.reshape(-1)[0]}"
     if any(grid is not None for grid in site.input_grids[:2]):
         yield "its inputs are quantized, and overlaps of integers are rounded"
