@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from tflgpu.errors import ModelError, UnsupportedError, internal_faults
+from tflgpu.frontend.complex_numbers import keep_on_one_side
 from tflgpu.frontend.control_flow.budget import Budget
 from tflgpu.frontend.control_flow.call import CONTROL_FLOW, lower_call
 from tflgpu.frontend.control_flow.callee import Callee
@@ -73,15 +74,7 @@ def lower(
     Raises ModelError where the model contradicts itself.
     """
     entry = entry or entry_point(model)
-    stranded: frozenset[int] = frozenset()
-    while True:
-        lowering = _Lowering(model, entry, fake_quantize, shapes, grids, missing_types, checks, infer, whole)
-        lowering.stranded = stranded
-        lowered = lowering.run()
-        # Complex numbers have no place outside of a graph: what gives them runs where all runs that reads them.
-        if not (found := lowering.give_complex_numbers_away(lowered)):
-            return lowered
-        stranded |= found
+    return _Lowering(model, entry, fake_quantize, shapes, grids, missing_types, checks, infer, whole).run()
 
 
 class _Lowering:
@@ -118,7 +111,6 @@ class _Lowering:
         self.called: dict[int, Callee] = {}  # the subgraphs that operators call
         self.calls: dict[int, Call] = {}  # operators that are pieces of their own
         self.open: set[int] = set()  # tensors whose shape only a run can tell
-        self.stranded: frozenset[int] = frozenset()  # operators whose complex results are wanted elsewhere
 
     def run(self) -> Lowered:
         self._bind_constants()
@@ -127,6 +119,8 @@ class _Lowering:
                 self.graph.bind(index, replace(self.whole.bound[index], id=next(self.graph.ids)))
         inputs = tuple(self._input(t) for _, t in self.entry.inputs)
         entries = tuple(self._entry(o) for o in self.entry.operators)
+        given = {t.index for _, t in self.entry.outputs}
+        entries = keep_on_one_side(entries, self.entry.operators, self.subgraph.tensors, given)
         for _, tensor in self.entry.outputs:
             if tensor.dtype == "resource":
                 raise ModelError(f"output {tensor.name!r} is the handle of a variable, which has no value")
@@ -134,22 +128,10 @@ class _Lowering:
         states = tuple(states_of(self.graph))
         outputs = tuple(self._output(t) for _, t in self.entry.outputs)
         checked = tuple(self.graph.written(check.found).id for check in self.graph.checks)
-        tensors = {i: t for i, t in self.graph.tensors.items() if t.parts is None}
-        graph = Graph(tensors, tuple(self.graph.nodes), inputs, (*outputs, *checked), states)
+        graph = Graph(self.graph.tensors, tuple(self.graph.nodes), inputs, (*outputs, *checked), states)
         sides, bound = (self.entry.inputs, self.entry.outputs), self.graph.bound
         faults = tuple(check.fault for check in self.graph.checks)
         return Lowered(remove_dead(graph), entries, *sides, bound, frozenset(self.open), faults, self.calls)
-
-    def give_complex_numbers_away(self, lowered: Lowered) -> frozenset[int]:
-        """The operators whose complex results are outputs, or are read by what the device cannot run."""
-        refused = {e.index for e in lowered.entries if e.reasons}
-        read = {t for o in self.entry.operators if o.index in refused for t in o.inputs}
-        read |= {t.index for _, t in self.entry.outputs}
-        given = [o for o in self.entry.operators if o.index not in refused and not read.isdisjoint(o.outputs)]
-        return frozenset(o.index for o in given if any(self._is_complex(t) for t in o.outputs))
-
-    def _is_complex(self, index: int) -> bool:
-        return index in self.graph.bound and self.graph.bound[index].parts is not None
 
     def _bind_constants(self) -> None:
         for tensor in self.subgraph.tensors:
@@ -231,8 +213,8 @@ class _Lowering:
                 return [f"custom operator {operator.code!r} is known neither to tflgpu nor to LiteRT", *failures]
             return [f"{operator.code} has no kernel for the device"]
         reasons = [*op.obstacles(site), *site_reasons(site, self.missing_types)]
-        if COMPLEX in site.output_types and (operator.index in self.stranded or self.is_called):
-            reasons = reasons or ["its complex numbers are wanted elsewhere than on the device"]
+        if self.is_called and COMPLEX in site.output_types:
+            reasons = reasons or ["it gives complex numbers in a loop or branch"]
         reasons = reasons or [*mixture_reasons(operator, self.subgraph.tensors)]
         reasons = reasons or self._emit(operator, op.emit, site)
         if self.checks and not reasons:
