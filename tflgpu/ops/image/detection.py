@@ -202,6 +202,7 @@ def detection_post_process(site: Site, emit: Emitter) -> tuple[Tensor, Tensor, T
     corners = emit.node(
         "anchored_boxes", [encoded, anchors], anchors.shape, AnchoredBoxes(options.scales), precise=True
     )
+    emit.keep(predictions)  # near scores would become equal
     if options.per_class is not None:
         return _of_each_class(emit, options, predictions, corners, options.per_class)
     return _of_all_classes(emit, options, predictions, corners)
@@ -213,9 +214,10 @@ def _of_all_classes(
     """Each box has the score of its best class, and suppresses boxes of all classes."""
     background, most, boxes = predictions.shape[2] - options.classes, options.most, corners.shape[0]
     scores = predictions
-    if background:
-        axes = AxisMap(0), AxisMap(1), AxisMap(2, background)
-        scores = emit.node("rearrange", [scores], (1, boxes, options.classes), Rearrange(axes))
+    if background:  # whose score becomes the least one: to move all others would take longer
+        least = emit.constant(np.array([-np.inf, *[np.inf] * options.classes], np.float32))
+        lowered = EpilogueOp("minimum", (Input(1), Value(0)))
+        scores = emit.node("map", [scores, least], scores.shape, None, (lowered,), precise=True)
     best = reduce_node(emit, scores, "max", (2,))
     node = Suppress(1, boxes, most, options.overlap, options.score, detects=True, absent=(-1.0, 0.0))
     found = emit.node("suppress", [best, corners], (1, 1, 1, node.length), node, precise=True)
