@@ -3,14 +3,12 @@
     python examples/vision/detect.py models/coco_ssd_mobilenet_v1_1.0_quant_2018_06_29.tflite labels/coco_labels.txt \
         images/face.jpg --threshold 0.55 --out detected.png
 
-Takes any detector that ends in TFLite_Detection_PostProcess. The network runs on the device; this last operator, which
-sorts and drops boxes one after another, runs in LiteRT on the CPU (`pip install ai-edge-litert`).
+Takes any detector that ends in TFLite_Detection_PostProcess, which runs on the device like the rest of the network.
 """
 
 from __future__ import annotations
 
 import argparse
-import warnings
 from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
@@ -69,7 +67,6 @@ def main() -> None:
     parser.add_argument("--threshold", type=float, default=0.5)
     arguments = parser.parse_args()
 
-    warnings.simplefilter("ignore", tflgpu.FallbackWarning)  # one operator is to run on the CPU
     model = tflgpu.compile(arguments.model)
     labels = arguments.labels.read_text().splitlines()
     with Image.open(arguments.image) as file:

@@ -34,7 +34,14 @@ FAMILIES: Mapping[str, ModuleType] = {
 RANKS = {
     "BATCH_MATMUL": "2 and more",
     "Convolution2DTransposeBias": "4",
+    "CONV_3D": "5",
+    "CONV_3D_TRANSPOSE": "5",
     "LSTM": "2",
+    "NON_MAX_SUPPRESSION_V4": "2",
+    "NON_MAX_SUPPRESSION_V5": "2",
+    "REVERSE_SEQUENCE": "2 and more",
+    "RFFT2D": "2 and more",
+    "TFLite_Detection_PostProcess": "3",
     "UNIDIRECTIONAL_SEQUENCE_LSTM": "3",
 }
 

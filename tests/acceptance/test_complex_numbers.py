@@ -1,4 +1,4 @@
-"""Complex tensors, as in front ends of audio models: LiteRT computes them, the rest is the device's."""
+"""Complex tensors, as in front ends of audio models: all that touches them runs on the device, or all on the CPU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 import tflgpu
 from tests.support.models import Builder
-from tflgpu.options import Options
+from tflgpu.options import CpuPart, Options
 
 pytestmark = pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
 
@@ -64,3 +64,21 @@ def test_complex_inputs(device_name: str) -> None:
     got = model.run(given)
     for code, part in PARTS.items():
         np.testing.assert_allclose(got[code], part(given) ** 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize("on_cpu", [(), ("COMPLEX_ABS",), ("RESHAPE",), ("RFFT2D",)])
+def test_complex_numbers_do_not_cross(on_cpu: tuple[str, ...], device_name: str) -> None:
+    """One operator on the CPU takes all there that hand each other complex numbers, and nothing else."""
+    builder = Builder()
+    x = builder.add("NEG", [builder.input((FRAMES, 8))], (FRAMES, 8))
+    numbers = builder.add("RFFT2D", [x, builder.ints([1, 8])], (1, 5), "complex64")
+    flat = builder.add("RESHAPE", [numbers, builder.ints([5])], (5,), "complex64")
+    result = builder.add("EXP", [builder.add("COMPLEX_ABS", [flat], (5,))], (5,))
+    options = Options(precision="fp32", device=device_name, cpu_part=CpuPart(operators=on_cpu))
+    model = tflgpu.compile(builder.finish([result]), options)
+    places = {o.code: o.device for o in model.report.operators}
+    side = "cpu" if on_cpu else "device"
+    assert places == {"NEG": "device", "RFFT2D": side, "RESHAPE": side, "COMPLEX_ABS": side, "EXP": "device"}
+    given = np.random.default_rng(0).normal(size=(FRAMES, 8)).astype(np.float32)
+    (got,) = model.run(given).values()
+    np.testing.assert_allclose(got, np.exp(np.abs(np.fft.rfft(-given[0].astype(np.float64)))), rtol=1e-5)

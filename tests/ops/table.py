@@ -6,6 +6,7 @@ from tests.ops.case import Row
 from tests.ops.rows import (
     convolutions,
     corners,
+    detection,
     elementwise,
     integers,
     logic,
@@ -17,22 +18,29 @@ from tests.ops.rows import (
     recurrent,
     reductions,
     regressions,
+    scattering,
     spatial,
+    spectra,
+    volumes,
 )
 
 ROWS: tuple[Row, ...] = (
     *convolutions.ROWS,
     *corners.ROWS,
+    *detection.ROWS,
     *elementwise.ROWS,
     *logic.ROWS,
     *matrices.ROWS,
     *mediapipe.ROWS,
     *spatial.ROWS,
+    *spectra.ROWS,
+    *volumes.ROWS,
     *movement.ROWS,
     *quantized.ROWS,
     *rearranging.ROWS,
     *recurrent.ROWS,
     *reductions.ROWS,
     *regressions.ROWS,
+    *scattering.ROWS,
     *integers.ROWS,
 )

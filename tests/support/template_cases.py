@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tests.kernels.portable import crops
+from tests.kernels.portable import crops, detections
 from tests.kernels.sorting import sorted_rows
 from tests.ops import reference, windows
 from tests.ops.case import Net, Tensor, largest
@@ -264,6 +264,15 @@ def broadcasts(net: Net) -> Tensor:
     return x
 
 
+def scattered(net: Net) -> Tensor:
+    """Rows of two slices, two of which go to the same place."""
+    x = _image(net, 3, 6)
+    value = np.zeros((4, 6))
+    np.add.at(value, [2, 0, 2], x.value)
+    shape = net.integers([4, 6])
+    return net.op("SCATTER_ND", [net.integers([[2], [0], [2]]), x, shape], value, magnitude=largest(x.value))
+
+
 CASES: tuple[Callable[[Net], Tensor], ...] = (
     convolutions,
     products,
@@ -287,8 +296,10 @@ CASES: tuple[Callable[[Net], Tensor], ...] = (
     resize,
     *row_cases.CASES,
     crops.around_landmarks,
+    detections.found,
     means,
     rearrangements,
+    scattered,
     reshape,
     gathers,
     concatenations,

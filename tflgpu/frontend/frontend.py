@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tflgpu.errors import ModelError, UnsupportedError, install_command, internal_faults
+from tflgpu.frontend.complex_numbers import keep_on_one_side
 from tflgpu.frontend.control_flow.pieces import Call, LoweredPiece
 from tflgpu.frontend.entry_point import EntryPoint, entry_point, signatures_of, with_bound
 from tflgpu.frontend.input_shapes import check_batch, requested_shapes
@@ -189,7 +190,9 @@ def lower_model(
         checks=options.numerics.checks,
         infer=litert if options.fallback == "auto" else None,
     )
-    lowered = replace(lowered, entries=_sent_to_cpu(lowered.entries, options.cpu_part.operators))
+    sent, tensors = _sent_to_cpu(lowered.entries, options.cpu_part.operators), model.subgraphs[entry.subgraph].tensors
+    outputs = {t.index for _, t in entry.outputs}
+    lowered = replace(lowered, entries=keep_on_one_side(sent, entry.operators, tensors, outputs))
     if options.shapes.batch is not None and shapes and not lowered.obstacles:
         check_batch(lowered, options.shapes.batch)
     return Frontend(options, model, entry, shapes, grids, missing_types, lowered, litert is not None)

@@ -77,6 +77,7 @@ class GraphBuilder:
         precise: whether all of its tensors are kept in float.
         """
         self.tensors |= {t.id: replace(t, precise=precise or t.precise) for t in emitter.tensors}
+        self._keep(emitter.kept)
         for node in emitter.nodes:
             output = self.tensors[node.output]
             if output.size == 0:
@@ -87,6 +88,14 @@ class GraphBuilder:
                 self.nodes.append(node)
             else:
                 self.tensors[output.id] = replace(output, data=value)
+
+    def _keep(self, kept: set[int]) -> None:
+        """Mark tensors as precise, and those whose elements nodes without an epilogue only move to them."""
+        kept = set(kept)
+        for node in reversed(self.nodes if kept else []):
+            if node.output in kept and not node.epilogue and node.kind in ("gather", "rearrange", "reshape", "strided"):
+                kept.add(node.inputs[0])
+        self.tensors |= {i: replace(self.tensors[i], precise=True) for i in kept}
 
     def add_checks(self, operator: Operator, checks: Checks, site: Site) -> None:
         """Add what finds faults in the numbers that an operator reads."""

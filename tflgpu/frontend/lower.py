@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from tflgpu.errors import ModelError, UnsupportedError, internal_faults
+from tflgpu.frontend.complex_numbers import keep_on_one_side
 from tflgpu.frontend.control_flow.budget import Budget
 from tflgpu.frontend.control_flow.call import CONTROL_FLOW, lower_call
 from tflgpu.frontend.control_flow.callee import Callee
@@ -34,6 +35,7 @@ from tflgpu.model.quantization import (
     view_dtype,
 )
 from tflgpu.ops import Emit, Emitter, Site, find_operator
+from tflgpu.ops.declaration import COMPLEX
 from tflgpu.ops.limits import growth_reasons, result_reasons, site_reasons
 
 # The shapes of an operator's outputs; None for each that only a run can tell. Given: the number of its subgraph, the
@@ -122,6 +124,8 @@ class _Lowering:
         for pair in self.entry.bound:
             self._bind_state(pair.input[1])
         entries = tuple(self._entry(o) for o in self.entry.operators)
+        given = {t.index for _, t in self.entry.outputs}
+        entries = keep_on_one_side(entries, self.entry.operators, self.subgraph.tensors, given)
         for _, tensor in self.entry.outputs:
             if tensor.dtype == "resource":
                 raise ModelError(f"output {tensor.name!r} is the handle of a variable, which has no value")
@@ -235,6 +239,8 @@ class _Lowering:
                 return [f"custom operator {operator.code!r} is known neither to tflgpu nor to LiteRT", *failures]
             return [f"{operator.code} has no kernel for the device"]
         reasons = [*op.obstacles(site), *site_reasons(site, self.missing_types)]
+        if self.is_called and COMPLEX in site.output_types:
+            reasons = reasons or ["it gives complex numbers in a loop or branch"]
         reasons = reasons or [*mixture_reasons(operator, self.subgraph.tensors)]
         reasons = reasons or self._emit(operator, op.emit, site)
         if self.checks and not reasons:

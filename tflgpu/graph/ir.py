@@ -30,6 +30,8 @@ class Tensor:
     scale: of a quantized constant, the numbers of which its values are whole multiples; it broadcasts to ``data``.
     factor: what the numbers in memory have to be multiplied by.
     dynamic: of quantized weights, whether LiteRT's kernels quantize at run time what they multiply (dynamic range).
+    parts: of complex numbers, the tensors that hold their real and their imaginary parts. No node computes the tensor
+        itself.
     """
 
     id: TensorId
@@ -41,6 +43,7 @@ class Tensor:
     scale: Array | None = field(default=None, compare=False, repr=False)
     factor: float = 1.0
     dynamic: bool = False
+    parts: tuple[Tensor, Tensor] | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_constant(self) -> bool:

@@ -8,7 +8,8 @@ only a run can tell.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,7 @@ class Emitter:
         self.nodes: list[Node] = []
         self.tensors: list[Tensor] = []
         self.assigned: dict[int, Tensor] = {}
+        self.kept: set[int] = set()
         self._ids = ids
         self._source = source
         self._reads_nothing = False
@@ -95,6 +97,12 @@ class Emitter:
         self.nodes.append(Node(kind, present, output.id, attributes, epilogue, (self._source,)))
         return output
 
+    def complex(self, real: Tensor, imaginary: Tensor) -> Tensor:
+        """Complex numbers of two tensors. Operators that read them read their parts."""
+        pair = Tensor(next(self._ids), "", real.shape, COMPLEX, parts=(real, imaginary))
+        self.tensors.append(pair)
+        return pair
+
     @property
     def makes_something_of_nothing(self) -> bool:
         """Whether a node reads a tensor without elements and gives one with elements, which no kernel knows."""
@@ -103,6 +111,10 @@ class Emitter:
     def assign(self, index: int, value: Tensor) -> None:
         """The operator leaves ``value`` in its input ``index``, a variable tensor."""
         self.assigned[index] = value
+
+    def keep(self, x: Tensor) -> None:
+        """Store ``x`` in float in every precision, and what its elements are moved from."""
+        self.kept.add(x.id)
 
     def activation(self, site: Site, after: int = 0) -> tuple[EpilogueOp, ...]:
         """The operator's fused activation as steps on value ``after``."""
@@ -133,6 +145,7 @@ class Op:
     integers: positions of inputs that are integers (shapes, axes).
     types: the element types that all other inputs may have.
     empty: whether inputs may be without elements; else such an input is an obstacle.
+    by_parts: whether input 0 may be complex, because the operator moves real and imaginary parts alike.
     checks: what a run with ``Numerics(checks=True)`` looks for.
     """
 
@@ -142,6 +155,7 @@ class Op:
     integers: tuple[int, ...]
     types: frozenset[str]
     empty: bool
+    by_parts: bool
     emit: Emit
     reasons: Callable[[Site], Iterable[str]]
     checks: Checks
@@ -161,7 +175,11 @@ class Op:
             if tensor is None:
                 continue
             types = INDICES if i in self.integers else self.types
-            if tensor.dtype not in types:
+            takes_parts = COMPLEX in types or (self.by_parts and i == 0)
+            if tensor.dtype == COMPLEX and takes_parts:
+                if tensor.parts is None:
+                    found.append(f"input {i} holds complex numbers that the device has not computed")
+            elif tensor.dtype not in types:
                 expected = (
                     f"; {' or '.join(sorted(types))} was expected" if len(types) <= LISTED else ", which it cannot be"
                 )
@@ -171,6 +189,8 @@ class Op:
                 found.append(f"input {i} of shape {list(tensor.shape)} is empty")
         return found or list(self.reasons(site))
 
+
+COMPLEX = "complex64"
 
 # Element types that a refusal of another one lists.
 LISTED = 4
@@ -222,6 +242,7 @@ def declare(
     integers: tuple[int, ...] = (),
     types: frozenset[str] = FLOATS,
     empty: bool = True,
+    by_parts: bool = False,
     reasons: Callable[[Site], Iterable[str]] = nothing,
     checks: Checks = unchecked,
 ) -> Callable[[Emit], Emit]:
@@ -235,10 +256,27 @@ def declare(
     def register(emit: Emit) -> Emit:
         if code in REGISTRY:
             raise ValueError(f"operator {code} is declared already")
-        REGISTRY[code] = Op(code, versions, arity, integers, types, empty, emit, reasons, checks)
+        emits = _in_parts(emit) if by_parts else emit
+        REGISTRY[code] = Op(code, versions, arity, integers, types, empty, by_parts, emits, reasons, checks)
         return emit
 
     return register
+
+
+def _in_parts(emit: Emit) -> Emit:
+    """``emit``, and for complex numbers what it emits for each of their parts."""
+
+    @wraps(emit)
+    def emit_parts(site: Site, emitter: Emitter) -> Tensor | Sequence[Tensor]:
+        parts = site.input(0).parts
+        if parts is None:
+            return emit(site, emitter)
+        moved = [emit(replace(site, inputs=(part, *site.inputs[1:])), emitter) for part in parts]
+        real, imaginary = moved
+        assert isinstance(real, Tensor) and isinstance(imaginary, Tensor), "operators of one result move parts"
+        return emitter.complex(real, imaginary)
+
+    return emit_parts
 
 
 def operands_of(primary: Tensor, others: Sequence[Tensor]) -> tuple[list[Tensor], list[Operand]]:

@@ -134,6 +134,11 @@ def _pow(x: Array, y: Array) -> Array:
     return np.asarray(np.power(x, y if x.dtype.kind == "f" else np.maximum(y, 0)))
 
 
+def _right_shift(x: Array, y: Array, most: float) -> Array:
+    """By 0 to ``most`` bits. Signed numbers keep their sign."""
+    return np.asarray(np.right_shift(x, np.clip(y, 0, int(most)).astype(x.dtype)))
+
+
 def _saturated(dtype: type[np.signedinteger[Any] | np.unsignedinteger[Any]]) -> Callable[[Array], Array]:
     """A float as the nearest integer towards zero that ``dtype`` holds; NaN is the greatest, as in TFLite."""
     limits = np.iinfo(dtype)
@@ -197,6 +202,8 @@ FUNCTIONS: dict[str, EpilogueFunction] = {
     "logical_and": EpilogueFunction(np.logical_and, True),
     "logical_or": EpilogueFunction(np.logical_or, True),
     "logical_not": EpilogueFunction(np.logical_not, False),
+    "bitwise_xor": EpilogueFunction(np.bitwise_xor, True),
+    "right_shift": EpilogueFunction(_right_shift, True),
     "select": EpilogueFunction(_select, True, "second"),
     "squared_difference": EpilogueFunction(lambda a, b: np.square(a - b), True),
     "abs": EpilogueFunction(np.abs, True),

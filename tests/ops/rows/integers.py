@@ -20,6 +20,7 @@ Function = Callable[..., Array]
 
 _SHAPE = shapes(max_rank=4)
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
+_BITS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 _FLOATS = ("float16", "float32", "float64")
 
 
@@ -60,6 +61,11 @@ def binary(net: Net, code: str, function: Function, dtypes: Sequence[str]) -> Te
     activation = net.draw(CLAMP) if code in ("ADD", "SUB", "MUL") and dtype == "int64" else None
     with np.errstate(over="ignore"):
         return small(net, net.op(code, [x, y], np.asarray(function(x.value, y.value)), activation=activation))
+
+
+def shifted(x: Array, y: Array) -> Array:
+    """By no less than 0 bits, and no more than all but one."""
+    return np.asarray(np.right_shift(x, np.clip(y, 0, np.iinfo(x.dtype).bits - 1)))
 
 
 def negative(net: Net) -> Tensor:
@@ -227,6 +233,10 @@ ROWS: tuple[Row, ...] = (
         Row(f"{code.lower()}_whole_range", code, partial(reduction, code=code, function=f, dtypes=dtypes), EXACT)
         for code, f, dtypes in _REDUCTIONS
     ),
+    Row(
+        "bitwise_xor", "BITWISE_XOR", partial(binary, code="BITWISE_XOR", function=np.bitwise_xor, dtypes=_BITS), EXACT
+    ),
+    Row("right_shift", "RIGHT_SHIFT", partial(binary, code="RIGHT_SHIFT", function=shifted, dtypes=_BITS), EXACT),
     Row("neg_whole_range", "NEG", negative, EXACT),
     Row("cumsum_whole_range", "CUMSUM", cumulative_sum, EXACT),
     Row("top_k_whole_range", "TOPK_V2", top_k, EXACT),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import partial
 
 import numpy as np
 from hypothesis import strategies as st
@@ -39,7 +40,7 @@ def transpose_convolution_with_bias(net: Net) -> Tensor:
     return net.op("Convolution2DTransposeBias", [x, filters, bias], value, terms=terms, custom_options=options)
 
 
-def pool_and_unpool(net: Net) -> Tensor:
+def pool_and_unpool(net: Net, code: str = "MaxUnpooling2D") -> Tensor:
     """The maxima go back to where they were; what the indices between the two look like is their own affair."""
     kernel = net.draw(st.tuples(SIZE, SIZE))
     batch, channels = net.draw(st.integers(1, 3)), net.draw(CHANNELS)
@@ -50,7 +51,7 @@ def pool_and_unpool(net: Net) -> Tensor:
     outputs = net.ops("MaxPoolingWithArgmax2D", [x], [pooled, _argmax(x.value, window)], custom_options=options)
     spread = pooled.repeat(kernel[0], 1).repeat(kernel[1], 2)
     value = np.where(x.value == spread, x.value, 0)
-    return net.op("MaxUnpooling2D", outputs, value, custom_options=options)
+    return net.op(code, outputs, value, custom_options=options)
 
 
 def resampler(net: Net) -> Tensor:
@@ -131,6 +132,13 @@ ROWS = (
     Row("transpose_convolution_with_bias", "Convolution2DTransposeBias", transpose_convolution_with_bias),
     Row("max_pooling_with_argmax", "MaxPoolingWithArgmax2D", pool_and_unpool, EXACT),
     Row("max_unpooling", "MaxUnpooling2D", pool_and_unpool, EXACT),
+    Row(
+        "max_unpooling_of_litert",
+        "LiteRtMaxUnpooling2D",
+        partial(pool_and_unpool, code="LiteRtMaxUnpooling2D"),
+        EXACT,
+        litert=False,
+    ),
     Row("resampler", "Resampler", resampler, litert=False),
     Row("landmarks_to_transform_matrix", "Landmarks2TransformMatrix", landmarks_to_transform_matrix, litert=False),
     Row("transform_tensor_bilinear", "TransformTensorBilinear", transform_tensor_bilinear, litert=False),

@@ -145,6 +145,20 @@ def reverse(net: Net) -> Tensor:
     return net.op("REVERSE_V2", [x, net.integers([along])], np.flip(x.value, along))
 
 
+def reverse_sequence(net: Net) -> Tensor:
+    """Lengths from none to all of the axis of time, known or not."""
+    shape = net.draw(shapes(min_rank=2, max_rank=4))
+    time, batch = net.draw(st.permutations(range(len(shape))))[:2]
+    x = data(net, shape, ("float32", "int32", "int64", "uint8"))
+    lengths = net.rng.integers(0, shape[time] + 1, shape[batch]).astype(net.draw(st.sampled_from(("int32", "int64"))))
+    value = x.value.copy()
+    source, result = (np.moveaxis(v, (batch, time), (0, 1)) for v in (x.value, value))
+    for row, length in enumerate(lengths):
+        result[row, :length] = source[row, :length][::-1]
+    options = {"seq_dim": time, "batch_dim": batch}
+    return net.op("REVERSE_SEQUENCE", [x, net.input(lengths)], value, options)
+
+
 def depth_to_space(net: Net) -> Tensor:
     block = net.draw(st.integers(1, 3))
     batch, height, width, channels = net.draw(st.tuples(BATCH, SMALL, SMALL, st.sampled_from((5, 1, 3, 4, 8))))
@@ -263,6 +277,7 @@ def shape_(net: Net) -> Tensor:
 ROWS = (
     Row("batch_to_space", "BATCH_TO_SPACE_ND", batch_to_space, EXACT),
     Row("broadcast_to", "BROADCAST_TO", broadcast_to, EXACT),
+    Row("reverse_sequence", "REVERSE_SEQUENCE", reverse_sequence, EXACT),
     Row("depth_to_space", "DEPTH_TO_SPACE", depth_to_space, EXACT),
     Row("dynamic_update_slice", "DYNAMIC_UPDATE_SLICE", dynamic_update_slice, EXACT),
     Row("embedding_lookup", "EMBEDDING_LOOKUP", embedding_lookup, EXACT),

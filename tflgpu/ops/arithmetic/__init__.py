@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tflgpu.ops.arithmetic import elementwise, logic, lookup, matmul, normalization, reduction, scan
+from tflgpu.ops.arithmetic import elementwise, logic, lookup, matmul, normalization, reduction, scan, spectrum
 
-__all__ = ["elementwise", "logic", "lookup", "matmul", "normalization", "reduction", "scan"]
+__all__ = ["elementwise", "logic", "lookup", "matmul", "normalization", "reduction", "scan", "spectrum"]

@@ -111,7 +111,14 @@ OTHER_TYPES = {
 TANH = 4  # of the schema's ActivationFunctionType
 
 
-def map_node(site: Site, emit: Emitter, function: str, operands: Sequence[Tensor], dtype: str | None = None) -> Tensor:
+def map_node(
+    site: Site,
+    emit: Emitter,
+    function: str,
+    operands: Sequence[Tensor],
+    dtype: str | None = None,
+    parameters: tuple[float, ...] = (),
+) -> Tensor:
     """A map node: one epilogue op over broadcast operands, then the fused activation.
 
     The node's input 0 is a computed operand of the full shape if there is one, so that the node can be fused into the
@@ -123,7 +130,7 @@ def map_node(site: Site, emit: Emitter, function: str, operands: Sequence[Tensor
     inputs, refs = operands_of(primary, operands)
     if len(operands) == 2 and operands[0].id == operands[1].id and function == "mul":
         function, refs = "square", refs[:1]
-    op = EpilogueOp(function, tuple(refs))
+    op = EpilogueOp(function, tuple(refs), parameters)
     epilogue = (op, *emit.activation(site, after=1))
     return emit.node("map", inputs, shape, epilogue=epilogue, dtype=dtype or operands[-1].dtype)
 
@@ -192,6 +199,18 @@ for _code, _function in BINARY.items():
     declare(_code, versions=_most, inputs=2, types=_types_of(_code), reasons=_binary_reasons, checks=_binary_checks)(
         _binary(_function)
     )
+
+
+_BITS = frozenset(("int8", "int16", "int32", "uint8", "uint16", "uint32"))
+
+declare("BITWISE_XOR", versions=1, inputs=2, types=_BITS, reasons=_binary_reasons)(_binary("bitwise_xor"))
+
+
+@declare("RIGHT_SHIFT", versions=1, inputs=2, types=_BITS, reasons=_binary_reasons)
+def right_shift(site: Site, emit: Emitter) -> Tensor:
+    """By no less than 0 bits, and no more than all but one."""
+    x, y = site.input(0), site.input(1)
+    return map_node(site, emit, "right_shift", [x, y], parameters=(np.iinfo(x.dtype).bits - 1,))
 
 
 def _quantize_reasons(site: Site) -> Iterator[str]:

@@ -126,6 +126,7 @@ def _unpool_reasons(site: Site) -> Iterator[str]:
         yield f"its values {list(site.input(0).shape)} and indices {list(site.input(1).shape)} differ in shape"
 
 
+@declare("LiteRtMaxUnpooling2D", versions=1, inputs=2, empty=False, reasons=_unpool_reasons)
 @declare("MaxUnpooling2D", versions=1, inputs=2, empty=False, reasons=_unpool_reasons)
 def max_unpooling(site: Site, emit: Emitter) -> Tensor:
     """MediaPipe's inverse of max pooling."""

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tflgpu.graph.ir import Array, Tensor, broadcasts_to
+from tflgpu.graph.ir import Array, EpilogueOp, Input, Tensor, Value, broadcasts_to
 from tflgpu.ops.declaration import ANY, MANY, Emitter, Site, declare, normal_axis, numbers, static
 from tflgpu.ops.image.resize import size_reasons
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
-from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange, mixed_types
+from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange, mixed_types, reshape_node
 
 _FLOAT32 = np.float32
 
@@ -25,7 +25,7 @@ def _expand_reasons(site: Site) -> Iterator[str]:
         yield f"its axis {numbers(site, 1)[0]} has no place in an input of shape {list(site.input(0).shape)}"
 
 
-@declare("EXPAND_DIMS", versions=1, inputs=2, integers=(1,), types=ANY, reasons=_expand_reasons)
+@declare("EXPAND_DIMS", versions=1, inputs=2, integers=(1,), types=ANY, by_parts=True, reasons=_expand_reasons)
 def expand_dims(site: Site, emit: Emitter) -> Tensor:
     """The input with a new axis of size 1."""
     x, axis = site.input(0), _expand_axis(site)
@@ -260,3 +260,38 @@ def reverse(site: Site, emit: Emitter) -> Tensor:
     x, reversed_axes = site.input(0), _reverse_axes(site)
     axes = (AxisMap(i, d - 1, -1) if i in reversed_axes else AxisMap(i) for i, d in enumerate(x.shape))
     return emit.node("rearrange", [x], x.shape, Rearrange(tuple(axes)))
+
+
+def _sequence_axes(site: Site) -> tuple[int, int] | None:
+    """The axes of time and of sequences; None if they are none of the input's."""
+    rank = len(site.input(0).shape)
+    time, batch = (normal_axis(site.options.get(name, 0), rank) for name in ("seq_dim", "batch_dim"))
+    return None if time is None or batch is None or time == batch else (time, batch)
+
+
+def _sequence_reasons(site: Site) -> Iterator[str]:
+    axes, x, lengths = _sequence_axes(site), site.input(0).shape, site.input(1).shape
+    if axes is None:
+        yield f"its options name no two axes of its input {list(x)}"
+    elif lengths != (x[axes[1]],):
+        yield f"its lengths have shape {list(lengths)}; [{x[axes[1]]}] was expected"
+
+
+@declare("REVERSE_SEQUENCE", versions=1, inputs=2, integers=(1,), types=ANY, empty=False, reasons=_sequence_reasons)
+def reverse_sequence(site: Site, emit: Emitter) -> Tensor:
+    """The first elements of each sequence in reverse order; those after its length stay where they are."""
+    x, lengths, axes = site.input(0), site.input(1), _sequence_axes(site)
+    assert axes is not None
+    time, batch = axes
+    shape = (x.shape[batch], x.shape[time])
+    steps = emit.constant(np.broadcast_to(np.arange(shape[1], dtype=np.int32), shape).copy())
+    if lengths.dtype != "int32":
+        lengths = emit.node("map", [lengths], lengths.shape, None, (EpilogueOp("to_index", (Value(0),)),), "int32")
+    ends = reshape_node(emit, lengths, (shape[0], 1))
+    one = emit.constant(np.array(1, np.int32))
+    mirrored = EpilogueOp("sub", (Input(1), Value(0))), EpilogueOp("sub", (Value(1), Input(2)))
+    within = EpilogueOp("less", (Value(0), Input(1))), EpilogueOp("select", (Value(3), Value(2), Value(0)))
+    source = emit.node("map", [steps, ends, one], shape, None, (*mirrored, *within), "int32")
+    positions = [follow(i) for i in range(len(x.shape))]
+    positions[time] = Position((Lookup(1, (AxisMap(batch), AxisMap(time)), x.shape[time] - 1),))
+    return emit.node("gather", [x, source], x.shape, Gather(tuple(positions)))

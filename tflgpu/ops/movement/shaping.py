@@ -72,7 +72,7 @@ def _reshape_reasons(site: Site) -> Iterator[str]:
         yield f"its input of shape {list(site.input(0).shape)} cannot take the shape that it asks for"
 
 
-@declare("RESHAPE", versions=2, inputs=(1, 2), integers=(1,), types=ANY, reasons=_reshape_reasons)
+@declare("RESHAPE", versions=2, inputs=(1, 2), integers=(1,), types=ANY, by_parts=True, reasons=_reshape_reasons)
 def reshape(site: Site, emit: Emitter) -> Tensor:
     """The same elements in another shape."""
     shape = _target_shape(site)
@@ -93,7 +93,7 @@ def _squeeze_reasons(site: Site) -> Iterator[str]:
         yield f"its axes {list(site.options['squeeze_dims'])} are not all of size 1 in {list(site.input(0).shape)}"
 
 
-@declare("SQUEEZE", versions=2, inputs=1, types=ANY, reasons=_squeeze_reasons)
+@declare("SQUEEZE", versions=2, inputs=1, types=ANY, by_parts=True, reasons=_squeeze_reasons)
 def squeeze(site: Site, emit: Emitter) -> Tensor:
     """The input without axes of size 1."""
     shape = _squeezed(site)
@@ -110,7 +110,7 @@ def _transpose_reasons(site: Site) -> Iterator[str]:
         yield f"its permutation {order.tolist()} does not name each of {rank} axes once"
 
 
-@declare("TRANSPOSE", versions=9, inputs=2, integers=(1,), types=ANY, reasons=_transpose_reasons)
+@declare("TRANSPOSE", versions=9, inputs=2, integers=(1,), types=ANY, by_parts=True, reasons=_transpose_reasons)
 def transpose(site: Site, emit: Emitter) -> Tensor:
     """The input with its axes in another order."""
     x, order = site.input(0), site.constant(1)

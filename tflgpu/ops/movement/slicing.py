@@ -50,7 +50,16 @@ def _slice_checks(site: Site, emit: Emitter) -> Iterator[Check]:
     return index_check(emit, site, 1, np.array([*rooms]))
 
 
-@declare("SLICE", versions=8, inputs=3, integers=(1, 2), types=ANY, reasons=_slice_reasons, checks=_slice_checks)
+@declare(
+    "SLICE",
+    versions=8,
+    inputs=3,
+    integers=(1, 2),
+    types=ANY,
+    by_parts=True,
+    reasons=_slice_reasons,
+    checks=_slice_checks,
+)
 def slice_(site: Site, emit: Emitter) -> Tensor:
     """A block of the input, whose begin may be computed."""
     x, begin = site.input(0), site.input(1)
@@ -209,7 +218,7 @@ def _range_reasons(site: Site) -> Iterator[str]:
             yield f"axis {number} of size {axis.size} has no {taken.extent} elements {taken.step} apart from {start} on"
 
 
-@declare("STRIDED_SLICE", versions=8, inputs=4, integers=(1, 2, 3), types=ANY, reasons=_strided_reasons)
+@declare("STRIDED_SLICE", versions=8, inputs=4, integers=(1, 2, 3), types=ANY, by_parts=True, reasons=_strided_reasons)
 def strided_slice(site: Site, emit: Emitter) -> Tensor:
     """Every n-th element of the input between two places of each axis."""
     axes, rank = _axes(site)

@@ -15,7 +15,7 @@ from tflgpu.target import DEVICE_ELEMENTS
 
 # Kinds of nodes that give the place of the greatest (or the least) element of their first input. Different numbers may
 # become equal when rounded to half, and then the place is another one.
-CHOOSE_A_PLACE = frozenset(("arg_extreme", "pool_index", "top_k"))
+CHOOSE_A_PLACE = frozenset(("arg_extreme", "pool_index", "suppress", "top_k"))
 
 # Kinds of nodes that move elements, or give what lies between neighbours.
 TAKE_ELEMENTS = frozenset(
