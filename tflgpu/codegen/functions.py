@@ -14,9 +14,9 @@ from tflgpu.codegen.environment import AWAIT_INPUTS
 from tflgpu.target import ElementType
 
 # Whole numbers that fit an int, and decimal ones that are floats. What has to be a constant comes first: directives,
-# indices and sizes of arrays, attributes, labels.
+# strings, indices and sizes of arrays, attributes, labels.
 _NUMBER = re.compile(
-    r"#[^\n]*|\[[^]\n]*\]|__attribute__\s*\(\([^\n]*?\)\)|case [^:\n]*:"
+    r"#[^\n]*|\"[^\"\n]*\"|\[[^]\n]*\]|__attribute__\s*\(\([^\n]*?\)\)|case [^:\n]*:"
     r"|(?<![\w.])(?<!e[-+])(?P<number>0|[1-9]\d{0,8}|\d+\.\d+(?:e[-+]?\d+)?f|\d+e[-+]?\d+f)(?![\w.])"
 )
 
