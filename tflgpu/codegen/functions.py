@@ -81,7 +81,7 @@ class Function:
 
     pointers: its first parameters. body: what computes a tile. workspace: float4 elements of local memory. local_size:
     work-items of a work-group. fills_vectors: of :class:`tflgpu.kernels.kernel.Kernel`. offset_type: of pointers'
-    offsets, as not every device has arguments of 64 bits.
+    offsets, as not every device has arguments of 64 bits. divides_rarely: whether it may take divisors as arguments.
     """
 
     name: str
@@ -91,6 +91,7 @@ class Function:
     local_size: int
     fills_vectors: bool
     offset_type: str
+    divides_rarely: bool = False
 
     @property
     def source(self) -> str:

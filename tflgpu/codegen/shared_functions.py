@@ -16,8 +16,9 @@ from tflgpu.codegen.functions import Body, Function, Pointer, declarations, read
 
 Column = tuple[str, ...]  # the numbers at one place of several functions
 
-# What a GPU's compiler is to know: divisors, and how often a loop turns.
-_KNOWN = re.compile(r"(?:[/%] ?(?:\([^()]*)?|\bfor \([^\n]*)$")
+# What a GPU's compiler is to know: how often a loop turns and, where a function divides for each element, divisors.
+_TURNS = re.compile(r"\bfor \([^\n]*$")
+_DIVISOR = re.compile(r"[/%] ?(?:\([^()]*)?$")
 
 
 def share(functions: Mapping[str, tuple[tuple[Pointer, ...], Body]]) -> tuple[str, dict[str, Body]]:
@@ -68,12 +69,13 @@ class Variant:
 def variants(functions: Sequence[Function]) -> dict[str, Variant]:
     """Each of ``functions`` as a variant of a shared one, by its name.
 
-    Functions that differ in a divisor, or in the turns of a loop, are different ones.
+    Functions that differ in the turns of a loop are different ones, as are those that differ in a divisor, if they
+    divide for each element.
     """
     alike: dict[object, list[Function]] = {}
     for function in functions:
         body, kind = function.body, replace(function, name="", body=Body((), (), function.body.awaits))
-        known = tuple(n if k else _type(n) for n, k in zip(body.numbers, _are_known(body.pieces), strict=True))
+        known = tuple(n if k else _type(n) for n, k in zip(body.numbers, _are_known(function), strict=True))
         alike.setdefault((kind, body.pieces, known), []).append(function)
     found: dict[str, Variant] = {}
     for same in alike.values():
@@ -86,12 +88,13 @@ def variants(functions: Sequence[Function]) -> dict[str, Variant]:
     return found
 
 
-def _are_known(pieces: Sequence[str]) -> list[bool]:
-    """Whether a compiler is to know the number after each of the ``pieces`` but the last."""
+def _are_known(function: Function) -> list[bool]:
+    """Whether a compiler is to know each of the numbers of a function."""
     line, known = "", list[bool]()
-    for piece in pieces[:-1]:
+    for piece in function.body.pieces[:-1]:
         line = piece.rpartition("\n")[2] if "\n" in piece else line + piece
-        known.append(bool(_KNOWN.search(line)))
+        is_divisor = bool(_DIVISOR.search(line)) and not function.divides_rarely
+        known.append(is_divisor or bool(_TURNS.search(line)))
         line += "0"
     return known
 
