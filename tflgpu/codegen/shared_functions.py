@@ -8,17 +8,12 @@ or sizes are launches of one function, whose numbers come from a table.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tflgpu.codegen.functions import Body, Function, Pointer, declarations, read_body
 
 Column = tuple[str, ...]  # the numbers at one place of several functions
-
-# What a GPU's compiler is to know: how often a loop turns and, where a function divides for each element, divisors.
-_TURNS = re.compile(r"\bfor \([^\n]*$")
-_DIVISOR = re.compile(r"[/%] ?(?:\([^()]*)?$")
 
 
 def share(functions: Mapping[str, tuple[tuple[Pointer, ...], Body]]) -> tuple[str, dict[str, Body]]:
@@ -90,13 +85,8 @@ def variants(functions: Sequence[Function]) -> dict[str, Variant]:
 
 def _are_known(function: Function) -> list[bool]:
     """Whether a compiler is to know each of the numbers of a function."""
-    line, known = "", list[bool]()
-    for piece in function.body.pieces[:-1]:
-        line = piece.rpartition("\n")[2] if "\n" in piece else line + piece
-        is_divisor = bool(_DIVISOR.search(line)) and not function.divides_rarely
-        known.append(is_divisor or bool(_TURNS.search(line)))
-        line += "0"
-    return known
+    known = ("turns",) if function.divides_rarely else ("turns", "divisor")
+    return [role in known for role in function.body.roles]
 
 
 def _type(number: str) -> str:
