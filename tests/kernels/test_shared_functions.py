@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+import pytest
 
 import tflgpu
 from tests.kernels.networks import convolution, depthwise
@@ -13,9 +15,12 @@ from tests.ops.case import Net
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tests.support.planning import plan_of
-from tflgpu.codegen.functions import Pointer, read_body
+from tflgpu.codegen import persistent_kernel, program_parts
+from tflgpu.codegen.functions import Function, Pointer, read_body
+from tflgpu.codegen.link import link
+from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import render
-from tflgpu.codegen.shared_functions import share
+from tflgpu.codegen.shared_functions import Variant, share, variants
 from tflgpu.plan import Plan
 from tflgpu.target import Target
 
@@ -61,6 +66,7 @@ def test_what_is_no_number_or_has_to_be_a_constant_is_the_same_in_all_that_share
         ("#pragma unroll 2", "#pragma unroll 3"),
         ("__attribute__((opencl_unroll_hint(2))) for (;;);", "__attribute__((opencl_unroll_hint(3))) for (;;);"),
         ("switch (tile) { case 1: break; }", "switch (tile) { case 2: break; }"),
+        ('asm("mov.b32 %0, 1;" : "=r"(x));', 'asm("mov.b32 %0, 2;" : "=r"(x));'),
     )
     assert [shared(*pair) for pair in pairs] == [("", [])] * len(pairs)
 
@@ -100,3 +106,71 @@ def test_shared_functions_are_no_part_of_a_macro_before_them() -> None:
 
 def test_gpus_know_every_size() -> None:
     assert "shared_" not in render(layers(Net(seed=1), "gpu")).text
+
+
+def variants_of(*bodies: str, divides_rarely: bool = False) -> list[Variant]:
+    one = Function("", POINTERS, read_body(""), 0, 32, False, "uint", divides_rarely)
+    found = variants([replace(one, name=str(i), body=read_body(body)) for i, body in enumerate(bodies)])
+    return [found[str(i)] for i in range(len(bodies))]
+
+
+def test_variants_of_a_function_differ_in_numbers() -> None:
+    first, second, other = variants_of("x = 3 * 7 + 1.5f;", "x = 3 * 8 + 2.5f;", "x = 3 / 7;")
+    assert first.function is second.function and first.function.body.text == "x = 3 * size0 + size1;"
+    assert (first.numbers, second.numbers) == (("7", "1.5f"), ("8", "2.5f"))
+    assert first.declared == second.declared == ("int size0", "float size1")
+    assert other.function.body.text == "x = 3 / 7;" and not other.declared
+
+
+@pytest.mark.parametrize("divides_rarely", [False, True])
+def test_variants_have_the_divisors_that_a_compiler_is_to_know(divides_rarely: bool) -> None:
+    for body in ("x = tile / {};", "x = tile % {} + 1;", "x = tile / (2 * {});"):
+        found = variants_of(body.format(5), body.format(6), divides_rarely=divides_rarely)
+        assert (len({each.function.name for each in found}) == 1) == divides_rarely
+
+
+def test_variants_have_the_same_loops() -> None:
+    first, second = variants_of("for (int i = 0; i < 5; ++i) x += 7;", "for (int i = 0; i < 6; ++i) x += 7;")
+    assert first.function is not second.function
+    first, second = variants_of("for (int i = 0; i < 5; ++i)\nx += 7;", "for (int i = 0; i < 5; ++i)\nx += 8;")
+    assert first.function is second.function
+
+
+def alike(net: Net) -> None:
+    """Layers of two sizes, each of which multiplies negative results by a number of its own."""
+    for height in (6, 10):
+        x = net.input(net.normal((1, height, 6, 8)))
+        for alpha in (0.25, 0.5, 0.75):
+            y = convolution(net, x, 8, Window((1, 1)), "NONE")
+            x = net.op("LEAKY_RELU", [y], np.where(y.value < 0, alpha * y.value, y.value), {"alpha": alpha})
+        net.output(x)
+
+
+@pytest.mark.parametrize("most", [(40, 25), (1, 1)], ids=["one kernel", "kernels"])
+def test_launches_of_a_persistent_kernel_have_their_own_numbers(
+    device_name: str, most: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program_parts, "MANY_FUNCTIONS", most[0])
+    monkeypatch.setattr(program_parts, "OF_EACH", most[1])
+    net = Net(seed=1)
+    alike(net)
+    case = net.case()
+    execution = tflgpu.Execution(kernels="gpu", executor="persistent")
+    model = tflgpu.compile(case.model, tflgpu.Options(device=device_name, cache="off", execution=execution))
+    assert "as_float(numbers_" in model.source
+    functions = re.findall(r"void gpu_convolution_\w+_tile\(", model.source)
+    assert len(functions) == 2, "of six layers, those whose results the host reads are another function"
+    for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
+        check(np.asarray(got), expected, ARITHMETIC, "fp32", case.describe)
+
+
+def test_without_room_for_numbers_each_function_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net(seed=1)
+    alike(net)
+    target = Target(family="gpu", compute_units=2, storage="float", executor="persistent")
+    plan = plan_of(net.case().model, target)
+    source = render(plan)
+    executable = link(plan, source.names)
+    assert "numbers_0" in render_persistent(source, executable, ptx=False)[0]
+    monkeypatch.setattr(persistent_kernel, "MOST_NUMBERS", 0)
+    assert "numbers_0" not in render_persistent(source, executable, ptx=False)[0]

@@ -9,6 +9,7 @@ from tflgpu.artifact.executable import CACHE_LINE, Claiming, Executable, Launch
 from tflgpu.codegen.environment import environment
 from tflgpu.codegen.launch_calls import binding_names, calls, in_intervals
 from tflgpu.codegen.render import KernelSource
+from tflgpu.codegen.shared_functions import Variant
 
 CLAIMING = "claiming"
 
@@ -39,7 +40,7 @@ def render_claiming(source: KernelSource, executable: Executable) -> tuple[str, 
             header=CACHE_LINE,
             row=claiming.row,
             glances=GLANCES,
-            cases=calls(source, executable, order, range(len(order)), 1),
+            cases=calls({f.name: Variant(f) for f in source.functions}, executable, order, range(len(order)), 1),
             **tables([executable.launches[number] for number in order]),
         )
     )

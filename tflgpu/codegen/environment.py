@@ -16,6 +16,7 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 import jinja2
+import numpy as np
 from jinja2.bccache import Bucket
 
 from tflgpu.kernels.kernel import Parameters
@@ -43,6 +44,20 @@ def literal(value: Any) -> Any:
     if isinstance(value, int) and value == -(2**63):
         return "LONG_MIN"  # C has no literal for it
     return value
+
+
+def _number(literal_or_float: str | float) -> float:
+    return float(literal_or_float.removesuffix("f")) if isinstance(literal_or_float, str) else literal_or_float
+
+
+def steps_in_one(scale: str | float) -> float:
+    """Steps of a grid in 1.0, a little more than there are, as a device computes it in float."""
+    return float(np.float32(float.fromhex("0x1.000004p0")) / np.float32(_number(scale)))
+
+
+def large_step(integer: str | float, zero: str | float) -> float:
+    """1.5 * 2^23 plus the steps from a grid's zero point to an integer of it."""
+    return float(3 << 22) + _number(integer) - _number(zero)
 
 
 def package_template(name: str) -> str | None:
@@ -101,7 +116,7 @@ def environment() -> jinja2.Environment:
         finalize=literal,
         bytecode_cache=Bytecode(),
     )
-    made.globals["AWAIT_INPUTS"] = AWAIT_INPUTS
+    made.globals |= {"AWAIT_INPUTS": AWAIT_INPUTS, "steps_in_one": steps_in_one, "large_step": large_step}
     return made
 
 

@@ -9,16 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from tflgpu.codegen.environment import AWAIT_INPUTS
 from tflgpu.target import ElementType
 
 # Whole numbers that fit an int, and decimal ones that are floats. What has to be a constant comes first: directives,
-# indices and sizes of arrays, attributes, labels.
+# strings, indices and sizes of arrays, attributes, labels.
 _NUMBER = re.compile(
-    r"#[^\n]*|\[[^]\n]*\]|__attribute__\s*\(\([^\n]*?\)\)|case [^:\n]*:"
+    r"#[^\n]*|\"[^\"\n]*\"|\[[^]\n]*\]|__attribute__\s*\(\([^\n]*?\)\)|case [^:\n]*:"
     r"|(?<![\w.])(?<!e[-+])(?P<number>0|[1-9]\d{0,8}|\d+\.\d+(?:e[-+]?\d+)?f|\d+e[-+]?\d+f)(?![\w.])"
 )
+
+Role = Literal["divisor", "turns", ""]  # of a number: what divides, what is in the head of a loop, all else
+_DIVIDED = re.compile(r"[/%] ?(?:\([^()]*)?$")
 
 
 @dataclass(frozen=True)
@@ -26,12 +30,13 @@ class Body:
     """The statements of a function.
 
     pieces: text, one piece more than there are numbers. numbers: ints and floats that may become variables. awaits:
-    whether the function says from where on it reads what other kernels write.
+    whether the function says from where on it reads what other kernels write. roles: of the numbers.
     """
 
     pieces: tuple[str, ...]
     numbers: tuple[str, ...]
     awaits: bool
+    roles: tuple[Role, ...] = ()
 
     @property
     def text(self) -> str:
@@ -46,13 +51,15 @@ class Body:
 
 def read_body(text: str) -> Body:
     """The structure of rendered statements."""
-    pieces, numbers, end = list[str](), list[str](), 0
+    pieces, numbers, roles, end = list[str](), list[str](), list[Role](), 0
     for match in _NUMBER.finditer(text):
         if match["number"]:
             pieces.append(text[end : match.start()])
             numbers.append(match["number"])
+            line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+            roles.append("turns" if "for (" in line else "divisor" if _DIVIDED.search(line) else "")
             end = match.end()
-    return Body((*pieces, text[end:]), tuple(numbers), AWAIT_INPUTS in text)
+    return Body((*pieces, text[end:]), tuple(numbers), AWAIT_INPUTS in text, tuple(roles))
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,7 @@ class Function:
 
     pointers: its first parameters. body: what computes a tile. workspace: float4 elements of local memory. local_size:
     work-items of a work-group. fills_vectors: of :class:`tflgpu.kernels.kernel.Kernel`. offset_type: of pointers'
-    offsets, as not every device has arguments of 64 bits.
+    offsets, as not every device has arguments of 64 bits. divides_rarely: whether it may take divisors as arguments.
     """
 
     name: str
@@ -91,6 +98,7 @@ class Function:
     local_size: int
     fills_vectors: bool
     offset_type: str
+    divides_rarely: bool = False
 
     @property
     def source(self) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from tflgpu.artifact.executable import Executable, Launch, Slot
 from tflgpu.codegen.functions import Function, Pointer
-from tflgpu.codegen.render import KernelSource
+from tflgpu.codegen.shared_functions import Variant
 
 Place = tuple[int, int]  # a buffer's number, and an offset in bytes
 
@@ -15,13 +17,46 @@ Place = tuple[int, int]  # a buffer's number, and an offset in bytes
 class Case(NamedTuple):
     """Launches of one function: their places in the order, their number of tiles, and the call of a ``tile``.
 
-    The call can depend on ``place``. awaits: whether the function says from where on it reads inputs.
+    Tiles and the call can depend on ``place``. awaits: whether the function says from where on it reads inputs.
     """
 
     places: tuple[int, ...]
-    tiles: int
+    tiles: str
     call: str
     awaits: bool
+
+
+class Table(NamedTuple):
+    """Numbers by which launches of one function differ, for all launches of a kernel.
+
+    Attributes:
+        name: Of the table.
+        first: The first place that has a row.
+        rows: The row of each place from there on; any where a launch has no numbers.
+        numbers: Of each row, as literals of C of type int.
+    """
+
+    name: str
+    first: int
+    rows: tuple[int, ...]
+    numbers: tuple[tuple[str, ...], ...]
+
+    @property
+    def bytes(self) -> int:
+        """Of constant memory."""
+        return 2 * len(self.rows) + 4 * sum(map(len, self.numbers))
+
+    def number(self, column: int, kind: str) -> str:
+        """A C expression of a number of the launch at ``place``. kind: its type."""
+        element = f"{self.name}[{len(self.numbers[0])} * {self.name}_rows[place - {self.first}] + {column}]"
+        return f"as_float({element})" if kind == "float" else element
+
+    @property
+    def text(self) -> str:
+        """Its definition."""
+        numbers = ", ".join(number for row in self.numbers for number in row)
+        rows = ", ".join(map(str, self.rows))
+        return f"__constant ushort {self.name}_rows[] = {{{rows}}};\n__constant int {self.name}[] = {{{numbers}}};\n"
 
 
 def in_intervals(executable: Executable) -> list[int]:
@@ -36,36 +71,72 @@ def binding_names(executable: Executable) -> list[str]:
 
 
 def calls(
-    source: KernelSource,
+    functions: Mapping[str, Variant],
     executable: Executable,
     order: Sequence[int],
     places: Sequence[int],
     local_size: int,
     last_argument: str = "",
+    table: Table | None = None,
 ) -> list[Case]:
     """Groups of equal launches, which stand at these places of the order, in a kernel of ``local_size`` work-items.
 
-    Only the first work-item makes calls of kernels that are of one. last_argument: of every call, a C expression.
+    Only the first work-item makes calls of kernels that are of one. functions: by the names that launches have for
+    them. last_argument: of every call, a C expression. table: of :func:`numbers_of`, where there are numbers.
     """
-    functions = {f.name: f for f in source.functions}
     launches = [executable.launches[number] for number in order]
     bindings = {executable.bindings[number].place: f"binding{number}" for number in executable.movable}
     last = ("tile", "workspace", *filter(None, [last_argument]))
-    groups: dict[tuple[str, int], list[int]] = {}
-    alone = {launch.function for launch in launches if launch.local_size < local_size}
+    groups: dict[tuple[str, int | None], list[int]] = {}
+    alone = {functions[launch.function].function.name for launch in launches if launch.local_size < local_size}
     for place in places:
         launch = launches[place]
-        groups.setdefault((launch.function, launch.groups), []).append(place)
-    return [
-        Case(
-            tuple(own),
-            tiles,
-            f"{'if (get_local_id(0) == 0) ' if name in alone else ''}{name}_tile("
-            f"{', '.join((*_arguments(functions[name], own, launches, bindings), *last))})",
-            functions[name].body.awaits,
-        )
-        for (name, tiles), own in groups.items()
-    ]
+        variant = functions[launch.function]
+        groups.setdefault((variant.function.name, None if variant.names else launch.groups), []).append(place)
+    found = []
+    for (name, tiles), own in groups.items():
+        variant = functions[launches[own[0]].function]
+        arguments = (*_arguments(variant.function, own, launches, bindings), *last, *_numbers(variant, table))
+        call = f"{'if (get_local_id(0) == 0) ' if name in alone else ''}{name}_tile({', '.join(arguments)})"
+        found.append(Case(tuple(own), _tiles(tiles, table), call, variant.function.body.awaits))
+    return found
+
+
+def numbers_of(
+    functions: Mapping[str, Variant], launches: Sequence[Launch], places: Sequence[int], name: str
+) -> Table | None:
+    """The table of the numbers of launches at ``places``: their tiles, and what their functions take; None for none."""
+    rows: dict[tuple[str, ...], int] = {}
+    row_of: dict[int, int] = {}
+    for place in places:
+        variant = functions[launches[place].function]
+        if variant.names:
+            numbers = (str(launches[place].groups), *map(_bits, variant.numbers))
+            row_of[place] = rows.setdefault(numbers, len(rows))
+    if not row_of:
+        return None
+    width, first = max(map(len, rows)), min(row_of)
+    padded = tuple((*row, *("0",) * (width - len(row))) for row in rows)
+    return Table(name, first, tuple(row_of.get(place, 0) for place in range(first, max(row_of) + 1)), padded)
+
+
+def _bits(number: str) -> str:
+    """An int whose bits are those of a literal of C."""
+    return str(int(np.float32(number[:-1]).view(np.int32))) if number.endswith("f") else number
+
+
+def _numbers(variant: Variant, table: Table | None) -> Iterator[str]:
+    """What a shared function takes after all other arguments."""
+    for column, declared in enumerate(variant.declared, 1):
+        assert table is not None, "shared functions have numbers"
+        yield table.number(column, declared.partition(" ")[0])
+
+
+def _tiles(tiles: int | None, table: Table | None) -> str:
+    if tiles is not None:
+        return str(tiles)
+    assert table is not None, "shared functions have numbers"
+    return table.number(0, "int")
 
 
 def _arguments(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
 
 from tflgpu.artifact.executable import Executable, Persistent, PersistentRun
 from tflgpu.codegen.environment import AWAIT_INPUTS, environment
-from tflgpu.codegen.launch_calls import binding_names, calls, in_intervals
+from tflgpu.codegen.launch_calls import binding_names, calls, in_intervals, numbers_of
 from tflgpu.codegen.program_parts import find_runs
 from tflgpu.codegen.render import KernelSource
+from tflgpu.codegen.shared_functions import Variant, variants
 
 PERSISTENT = "persistent"  # how the names of the kernels begin
+
+# Bytes of constant memory for the numbers of shared functions. Devices have 64 KiB, and all kernels become one program.
+MOST_NUMBERS = 1 << 15
 
 # Parameters of functions that wait for other work-groups where they say so, if `waits`, and how they do.
 WAITING = ("Meeting meeting", "bool waits")
@@ -33,14 +37,18 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
         for place, (number, following) in enumerate(pairwise(order))
         if launches[number].interval == launches[following].interval
     ]
-    persistent = Persistent(_runs(executable, order), local_size, tuple(order), clock=ptx)
     template = environment().get_template("executor/persistent.cl.j2")
-    kernels, parts_of = list[str](), dict[str, list[int]]()
+    shared = variants(source.functions)
+    if _bytes_of_numbers(executable, order, shared) > MOST_NUMBERS:
+        shared = {function.name: Variant(function) for function in source.functions}
+    persistent = Persistent(_runs(executable, order, shared), local_size, tuple(order), clock=ptx)
+    kernels, parts_of = list[str](), dict[str, set[int]]()
     for part, name in enumerate(persistent.functions):
         places = [place for run in persistent.runs if run.function == name for place in range(run.begin, run.end)]
-        for function in {launches[order[place]].function for place in places}:
-            parts_of.setdefault(function, []).append(part)
+        for place in places:
+            parts_of.setdefault(shared[launches[order[place]].function].function.name, set()).add(part)
         repeats = name in persistent.repeated
+        table = numbers_of(shared, [launches[number] for number in order], places, f"numbers_{part}")
         kernel = template.render(
             function=name,
             ranges=executable.ranges,
@@ -51,17 +59,21 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
             workspace=max((f.workspace for f in source.functions), default=0),
             places=("begin", "end") if repeats else (min(places, default=0), len(places) + min(places, default=0)),
             repeats=repeats,
-            cases=calls(source, executable, order, places, local_size, "meeting, waits && tile == first_tile"),
+            cases=calls(shared, executable, order, places, local_size, "meeting, waits && tile == first_tile", table),
             within_levels=sorted(set(within_levels).intersection(places)),
         )
-        kernels.append(kernel)
-    functions = [f"static inline {function.tile(*WAITING)}" for function in source.functions]
+        kernels.append((table.text if table else "") + kernel)
+    compiled = {variant.function.name: variant for variant in shared.values()}
+    functions = {
+        name: f"static inline {variant.function.tile(*WAITING, *variant.declared)}"
+        for name, variant in compiled.items()
+    }
     if len(kernels) > 1:
         kernels = [for_parts([part], kernel) for part, kernel in enumerate(kernels)]
-        functions = [for_parts(parts_of[f.name], text) for f, text in zip(source.functions, functions, strict=True)]
+        functions = {name: for_parts(sorted(parts_of[name]), text) for name, text in functions.items()}
     barrier = environment().get_template("executor/grid_barrier.cl.j2").render(ptx=ptx)
     grid = environment().get_template("ptx/grid_ptx.cl.j2" if ptx else "executor/grid.cl.j2").render()
-    return "\n".join((AWAITING, source.prelude, grid, barrier, *functions, *kernels)), persistent
+    return "\n".join((AWAITING, source.prelude, grid, barrier, *functions.values(), *kernels)), persistent
 
 
 def for_parts(parts: Sequence[int], text: str) -> str:
@@ -69,10 +81,20 @@ def for_parts(parts: Sequence[int], text: str) -> str:
     return "\n".join((f"#if !defined PART{''.join(f' || PART == {part}' for part in parts)}", text, "#endif"))
 
 
-def _runs(executable: Executable, order: Sequence[int]) -> tuple[PersistentRun, ...]:
+def _bytes_of_numbers(executable: Executable, order: Sequence[int], shared: Mapping[str, Variant]) -> int:
+    """Of the tables of all kernels."""
+    places: dict[str, list[int]] = {}
+    for run in _runs(executable, order, shared):
+        places.setdefault(run.function, []).extend(range(run.begin, run.end))
+    launches = [executable.launches[number] for number in order]
+    tables = (numbers_of(shared, launches, own, "") for own in places.values())
+    return sum(table.bytes for table in tables if table)
+
+
+def _runs(executable: Executable, order: Sequence[int], shared: Mapping[str, Variant]) -> tuple[PersistentRun, ...]:
     """The launches of kernels."""
     launches = [executable.launches[number] for number in order]
     by_interval = groupby(launches, key=lambda launch: launch.interval)
-    runs = find_runs([[launch.function for launch in own] for _, own in by_interval])
+    runs = find_runs([[shared[launch.function].function.name for launch in own] for _, own in by_interval])
     names = {run.kernel: f"{PERSISTENT}_{run.kernel}" if run.kernel else PERSISTENT for run in runs}
     return tuple(PersistentRun(names[run.kernel], run.places.start, run.places.stop) for run in runs)

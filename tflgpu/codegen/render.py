@@ -102,10 +102,14 @@ def _grid_prelude(grids: frozenset[Grid]) -> str:
 def _is_shareable(kernel: Kernel, target: Target) -> bool:
     """Whether its function may take sizes as arguments.
 
-    A GPU's compiler is to know every number. So is a CPU's where a kernel divides for each element: movements get up to
-    three times slower by divisors that it does not know.
+    Only a persistent kernel's functions do so on GPUs: :func:`tflgpu.codegen.shared_functions.variants`.
     """
-    return target.family == "cpu" and (kernel.macs > 0 or kernel.takes_sizes) and kernel.local_size == 1
+    return target.family == "cpu" and _divides_rarely(kernel) and kernel.local_size == 1
+
+
+def _divides_rarely(kernel: Kernel) -> bool:
+    """Whether a kernel does not divide for each element: movements get up to three times slower by unknown divisors."""
+    return kernel.macs > 0 or kernel.takes_sizes
 
 
 def _made_of(planned: PlannedKernel) -> str:
@@ -170,6 +174,7 @@ def _function(planned: PlannedKernel, target: Target) -> Function:
         kernel.local_size,
         fills_vectors=kernel.fills_vectors or _is_shareable(kernel, target),
         offset_type="uint" if "int64" in target.missing_types else "ulong",
+        divides_rarely=_divides_rarely(kernel),
     )
     digest = hashlib.blake2b(function.source.encode(), digest_size=6).hexdigest()
     return replace(function, name=f"{kernel.template.replace('/', '_')}_{digest}")

@@ -1,15 +1,17 @@
 """Functions that differ in numbers only -> one function that takes these numbers as arguments.
 
 Intel's compiler for CPUs takes 45 ms for a convolution, and networks repeat theirs in many sizes. A shared function is
-compiled once; a call of it takes the compiler a millisecond.
+compiled once; a call of it takes the compiler a millisecond. In a persistent kernel, layers that differ in their grids
+or sizes are launches of one function, whose numbers come from a table.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from tflgpu.codegen.functions import Body, Pointer, declarations, read_body
+from tflgpu.codegen.functions import Body, Function, Pointer, declarations, read_body
 
 Column = tuple[str, ...]  # the numbers at one place of several functions
 
@@ -37,6 +39,54 @@ def share(functions: Mapping[str, tuple[tuple[Pointer, ...], Body]]) -> tuple[st
         for i, name in enumerate(names):
             calls[name] = _call(shared, pointers, [column[i] for column in sizes])
     return "".join(texts), calls
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How a function is called: a function that others may be, too, and the numbers that make it this one.
+
+    Attributes:
+        function: What is compiled.
+        names: Of the numbers, parameters after all others.
+        numbers: Literals of C, those of :attr:`names`.
+    """
+
+    function: Function
+    names: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """The parameters for numbers."""
+        return tuple(f"{_type(number)} {name}" for name, number in zip(self.names, self.numbers, strict=True))
+
+
+def variants(functions: Sequence[Function]) -> dict[str, Variant]:
+    """Each of ``functions`` as a variant of a shared one, by its name.
+
+    Functions that differ in the turns of a loop are different ones, as are those that differ in a divisor, if they
+    divide for each element.
+    """
+    alike: dict[object, list[Function]] = {}
+    for function in functions:
+        body, kind = function.body, replace(function, name="", body=Body((), (), function.body.awaits))
+        known = tuple(n if k else _type(n) for n, k in zip(body.numbers, _are_known(function), strict=True))
+        alike.setdefault((kind, body.pieces, known), []).append(function)
+    found: dict[str, Variant] = {}
+    for same in alike.values():
+        columns = list(zip(*(function.body.numbers for function in same), strict=True))
+        names = {column: f"size{i}" for i, column in enumerate(dict.fromkeys(c for c in columns if len(set(c)) > 1))}
+        text = same[0].body.with_numbers([names.get(column, column[0]) for column in columns])
+        shared = replace(same[0], body=Body((text,), (), same[0].body.awaits)) if names else same[0]
+        for i, function in enumerate(same):
+            found[function.name] = Variant(shared, tuple(names.values()), tuple(column[i] for column in names))
+    return found
+
+
+def _are_known(function: Function) -> list[bool]:
+    """Whether a compiler is to know each of the numbers of a function."""
+    known = ("turns",) if function.divides_rarely else ("turns", "divisor")
+    return [role in known for role in function.body.roles]
 
 
 def _type(number: str) -> str:

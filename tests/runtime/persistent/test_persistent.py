@@ -218,7 +218,8 @@ def test_every_other_kernel_begins_with_the_last_work_group() -> None:
     text, _ = render_persistent(source, link(plan, source.names), ptx=True)
     kernel = text[text.index("__kernel") :]
     assert "const int first_tile = place & 1 ? groups - 1 - group : group;" in kernel
-    assert len(re.findall(r"for \(int tile = first_tile; tile < \d+; tile \+= groups\)", kernel)) == len(plan.kernels)
+    assert kernel.count("for (int tile = first_tile; tile < tiles; tile += groups)") == len(plan.kernels)
+    assert len(re.findall(r"const int tiles = \d+;", kernel)) == len(plan.kernels)
     assert kernel.count("tile = group") == 0
     assert "if (keeps_time && first_tile == 0) times[place + 1] = grid_clock();" in kernel
 
