@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from tflgpu.codegen.environment import AWAIT_INPUTS
 from tflgpu.target import ElementType
@@ -21,22 +20,20 @@ _NUMBER = re.compile(
     r"|(?<![\w.])(?<!e[-+])(?P<number>0|[1-9]\d{0,8}|\d+\.\d+(?:e[-+]?\d+)?f|\d+e[-+]?\d+f)(?![\w.])"
 )
 
-Role = Literal["divisor", "turns", ""]  # of a number: what divides, what is in the head of a loop, all else
-_DIVIDED = re.compile(r"[/%] ?(?:\([^()]*)?$")
-
 
 @dataclass(frozen=True)
 class Body:
     """The statements of a function.
 
     pieces: text, one piece more than there are numbers. numbers: ints and floats that may become variables. awaits:
-    whether the function says from where on it reads what other kernels write. roles: of the numbers.
+    whether the function says from where on it reads what other kernels write. are_turns: of the numbers, whether each
+    is in the head of a loop.
     """
 
     pieces: tuple[str, ...]
     numbers: tuple[str, ...]
     awaits: bool
-    roles: tuple[Role, ...] = ()
+    are_turns: tuple[bool, ...] = ()
 
     @property
     def text(self) -> str:
@@ -51,15 +48,15 @@ class Body:
 
 def read_body(text: str) -> Body:
     """The structure of rendered statements."""
-    pieces, numbers, roles, end = list[str](), list[str](), list[Role](), 0
+    pieces, numbers, are_turns, end = list[str](), list[str](), list[bool](), 0
     for match in _NUMBER.finditer(text):
         if match["number"]:
             pieces.append(text[end : match.start()])
             numbers.append(match["number"])
             line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
-            roles.append("turns" if "for (" in line else "divisor" if _DIVIDED.search(line) else "")
+            are_turns.append("for (" in line)
             end = match.end()
-    return Body((*pieces, text[end:]), tuple(numbers), AWAIT_INPUTS in text, tuple(roles))
+    return Body((*pieces, text[end:]), tuple(numbers), AWAIT_INPUTS in text, tuple(are_turns))
 
 
 @dataclass(frozen=True)

@@ -64,14 +64,14 @@ class Variant:
 def variants(functions: Sequence[Function]) -> dict[str, Variant]:
     """Each of ``functions`` as a variant of a shared one, by its name.
 
-    Functions that differ in the turns of a loop are different ones, as are those that differ in a divisor, if they
-    divide for each element.
+    Functions that differ in the turns of a loop are different ones, as are all that may divide for each element.
     """
     alike: dict[object, list[Function]] = {}
     for function in functions:
         body, kind = function.body, replace(function, name="", body=Body((), (), function.body.awaits))
-        known = tuple(n if k else _type(n) for n, k in zip(body.numbers, _are_known(function), strict=True))
-        alike.setdefault((kind, body.pieces, known), []).append(function)
+        known = tuple(n if n_turns else _type(n) for n, n_turns in zip(body.numbers, body.are_turns, strict=True))
+        key = (kind, body.pieces, known) if function.divides_rarely else function.name
+        alike.setdefault(key, []).append(function)
     found: dict[str, Variant] = {}
     for same in alike.values():
         columns = list(zip(*(function.body.numbers for function in same), strict=True))
@@ -81,12 +81,6 @@ def variants(functions: Sequence[Function]) -> dict[str, Variant]:
         for i, function in enumerate(same):
             found[function.name] = Variant(shared, tuple(names.values()), tuple(column[i] for column in names))
     return found
-
-
-def _are_known(function: Function) -> list[bool]:
-    """Whether a compiler is to know each of the numbers of a function."""
-    known = ("turns",) if function.divides_rarely else ("turns", "divisor")
-    return [role in known for role in function.body.roles]
 
 
 def _type(number: str) -> str:
