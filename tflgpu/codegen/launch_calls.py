@@ -8,13 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu.artifact.executable import Executable, Launch, Slot
-from tflgpu.codegen.functions import Pointer
+from tflgpu.codegen.functions import Function, Pointer
 from tflgpu.codegen.shared_functions import Variant
 
 Place = tuple[int, int]  # a buffer's number, and an offset in bytes
-
-MANY_OFFSETS = 4  # of a pointer, which a table has from this number on
-MOST_OFFSET = (1 << 31) - 1  # in a table of ints
 
 
 class Case(NamedTuple):
@@ -73,9 +70,6 @@ def binding_names(executable: Executable) -> list[str]:
     return [f"binding{number}" for number in executable.movable]
 
 
-Grouped = dict[tuple[str, int | None], list[int]]  # places by function, and by tiles if these are no numbers of it
-
-
 def calls(
     functions: Mapping[str, Variant],
     executable: Executable,
@@ -91,61 +85,39 @@ def calls(
     them. last_argument: of every call, a C expression. table: of :func:`numbers_of`, where there are numbers.
     """
     launches = [executable.launches[number] for number in order]
+    bindings = {executable.bindings[number].place: f"binding{number}" for number in executable.movable}
     last = ("tile", "workspace", *filter(None, [last_argument]))
+    groups: dict[tuple[str, int | None], list[int]] = {}
     alone = {functions[launch.function].function.name for launch in launches if launch.local_size < local_size}
+    for place in places:
+        launch = launches[place]
+        variant = functions[launch.function]
+        groups.setdefault((variant.function.name, None if variant.names else launch.groups), []).append(place)
     found = []
-    for (name, tiles), own in _grouped(functions, launches, places).items():
+    for (name, tiles), own in groups.items():
         variant = functions[launches[own[0]].function]
-        pointers = _pointers(variant, own, launches, executable, table)
-        call = f"{name}_tile({', '.join((*pointers, *last, *_numbers(variant, table)))})"
-        first_item = "if (get_local_id(0) == 0) " if name in alone else ""
-        found.append(Case(tuple(own), _tiles(tiles, table), first_item + call, variant.function.body.awaits))
+        arguments = (*_arguments(variant.function, own, launches, bindings), *last, *_numbers(variant, table))
+        call = f"{'if (get_local_id(0) == 0) ' if name in alone else ''}{name}_tile({', '.join(arguments)})"
+        found.append(Case(tuple(own), _tiles(tiles, table), call, variant.function.body.awaits))
     return found
 
 
 def numbers_of(
-    functions: Mapping[str, Variant], executable: Executable, order: Sequence[int], places: Sequence[int], name: str
+    functions: Mapping[str, Variant], launches: Sequence[Launch], places: Sequence[int], name: str
 ) -> Table | None:
-    """The table of the numbers of launches at ``places``; None for none.
-
-    They are the tiles, what the functions take, and offsets that a long chain of conditions would choose from.
-    """
-    launches = [executable.launches[number] for number in order]
+    """The table of the numbers of launches at ``places``: their tiles, and what their functions take; None for none."""
     rows: dict[tuple[str, ...], int] = {}
     row_of: dict[int, int] = {}
-    for own in _grouped(functions, launches, places).values():
-        addressed = _addressed(own, launches, executable)
-        for place in own if addressed or functions[launches[own[0]].function].names else ():
-            launch = launches[place]
-            offsets = (launch.arguments[i].offset for i in addressed)
-            numbers = (launch.groups, *map(_bits, functions[launch.function].numbers), *offsets)
-            row_of[place] = rows.setdefault(tuple(map(str, numbers)), len(rows))
+    for place in places:
+        variant = functions[launches[place].function]
+        if variant.names:
+            numbers = (str(launches[place].groups), *map(_bits, variant.numbers))
+            row_of[place] = rows.setdefault(numbers, len(rows))
     if not row_of:
         return None
     width, first = max(map(len, rows)), min(row_of)
     padded = tuple((*row, *("0",) * (width - len(row))) for row in rows)
     return Table(name, first, tuple(row_of.get(place, 0) for place in range(first, max(row_of) + 1)), padded)
-
-
-def _grouped(functions: Mapping[str, Variant], launches: Sequence[Launch], places: Sequence[int]) -> Grouped:
-    groups: Grouped = {}
-    for place in places:
-        variant = functions[launches[place].function]
-        key = variant.function.name, None if variant.names else launches[place].groups
-        groups.setdefault(key, []).append(place)
-    return groups
-
-
-def _addressed(places: Sequence[int], launches: Sequence[Launch], executable: Executable) -> list[int]:
-    """The pointers, by number, for which launches of one function have many places in one buffer."""
-    movable = {executable.bindings[number].place for number in executable.movable}
-    found = []
-    for i in range(len(launches[places[0]].arguments)):
-        slots = {launches[place].arguments[i] for place in places}
-        in_one = len({slot.buffer for slot in slots}) == 1 and not any(slot.place in movable for slot in slots)
-        if in_one and len(slots) >= MANY_OFFSETS and max(slot.offset for slot in slots) <= MOST_OFFSET:
-            found.append(i)
-    return found
 
 
 def _bits(number: str) -> str:
@@ -167,18 +139,11 @@ def _tiles(tiles: int | None, table: Table | None) -> str:
     return table.number(0, "int")
 
 
-def _pointers(
-    variant: Variant, places: Sequence[int], launches: Sequence[Launch], executable: Executable, table: Table | None
+def _arguments(
+    function: Function, places: Sequence[int], launches: Sequence[Launch], bindings: Mapping[Place, str]
 ) -> Iterator[str]:
     """An expression for each pointer of a function that is launched at several places."""
-    bindings = {executable.bindings[number].place: f"binding{number}" for number in executable.movable}
-    addressed = _addressed(places, launches, executable) if table else []
-    for i, pointer in enumerate(variant.function.pointers):
-        if table and i in addressed:
-            column = 1 + len(variant.names) + addressed.index(i)
-            buffer = launches[places[0]].arguments[i].buffer
-            yield f"({pointer.plain_type})buffer{buffer} + {table.number(column, 'int')}"
-            continue
+    for i, pointer in enumerate(function.pointers):
         slots = {place: launches[place].arguments[i] for place in places}
         *others, last = places
         choices = (

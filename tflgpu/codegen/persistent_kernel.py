@@ -39,8 +39,7 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
     ]
     template = environment().get_template("executor/persistent.cl.j2")
     shared = variants(source.functions)
-    has_tables = _bytes_of_numbers(executable, order, shared) <= MOST_NUMBERS
-    if not has_tables:
+    if _bytes_of_numbers(executable, order, shared) > MOST_NUMBERS:
         shared = {function.name: Variant(function) for function in source.functions}
     persistent = Persistent(_runs(executable, order, shared), local_size, tuple(order), clock=ptx)
     kernels, parts_of = list[str](), dict[str, set[int]]()
@@ -49,7 +48,7 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
         for place in places:
             parts_of.setdefault(shared[launches[order[place]].function].function.name, set()).add(part)
         repeats = name in persistent.repeated
-        table = numbers_of(shared, executable, order, places, f"numbers_{part}") if has_tables else None
+        table = numbers_of(shared, [launches[number] for number in order], places, f"numbers_{part}")
         kernel = template.render(
             function=name,
             ranges=executable.ranges,
@@ -87,7 +86,8 @@ def _bytes_of_numbers(executable: Executable, order: Sequence[int], shared: Mapp
     places: dict[str, list[int]] = {}
     for run in _runs(executable, order, shared):
         places.setdefault(run.function, []).extend(range(run.begin, run.end))
-    tables = (numbers_of(shared, executable, order, own, "") for own in places.values())
+    launches = [executable.launches[number] for number in order]
+    tables = (numbers_of(shared, launches, own, "") for own in places.values())
     return sum(table.bytes for table in tables if table)
 
 
