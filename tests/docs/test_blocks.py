@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import agrees, blocks, commands_without_a_language
+from tests.language.language_files import bytes_tokenizer, compressed, section_file
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -43,11 +44,14 @@ def name(page: Path) -> str:
 
 @pytest.fixture
 def folder(shared: Path, tmp_path: Path) -> Path:
-    """A reader's folder: the examples, and some files of their own."""
+    """A reader's folder: the examples, and some files of their own, which are copies that a page may write to."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     for file, source in FILES.items():
         (tmp_path / file).parent.mkdir(exist_ok=True)
-        (tmp_path / file).symlink_to(shared / source)
+        shutil.copyfile(shared / source, tmp_path / file)
+    decoder = (tmp_path / "decoder.tflite").read_bytes()
+    sections = [(6, compressed(bytes_tokenizer()), ""), (3, decoder, "tf_lite_prefill_decode")]
+    section_file(tmp_path / "model.litertlm", sections)
     return tmp_path
 
 

@@ -66,6 +66,9 @@ def main(path: Path, image: NDArray[np.float32]) -> None:
         submission: tflgpu.Submission = model.enqueue(image)
         answers = {best(model.run({"image": frame})), best(model.run([image])), best(model.run(image))}
         answers |= {best(submission.wait()), *map(best, model.run_many([image, image]))}
+        with tflgpu.Pool(model, requests=2) as pool:
+            pool.start_async(image)
+            answers |= {best(outputs) for outputs in pool.wait_all()}
         copy: tflgpu.CompiledModel = pickle.loads(pickle.dumps(model))
         assert answers == {best(copy.run(image)), with_interpreter(path, image)}
         assert on_cpu(model.report) == on_cpu(tflgpu.inspect(path)) == []
