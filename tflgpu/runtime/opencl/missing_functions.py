@@ -12,6 +12,7 @@ MISSING_FUNCTIONS = """
     const float##n x1 = x - x0, y1 = y - y0; \\
     return product + z + (x0 * y0 - product + x0 * y1 + x1 * y0 + x1 * y1); \\
   }
+DEFINE_FMA()
 DEFINE_FMA(4)
 DEFINE_FMA(16)
 #define fma fma_of_halves
