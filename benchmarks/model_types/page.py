@@ -35,8 +35,9 @@ tflgpu sees integers as the numbers that they stand for, and rounds activations 
 the rounding, where LiteRT has integer kernels for CPUs that are faster than its float ones. fp16 is meant for GPUs; on
 CPUs it saves memory, but no time, and is not the default.
 
-With dynamic range, LiteRT rounds activations to int8 in every run. tflgpu does not, so it is nearer to the float32
-model. Integer kernels and rounded floats may differ by a step in each layer; SOFTMAX makes more of it.
+With dynamic range, LiteRT rounds activations to int8 in every run. tflgpu does so only where a CPU's integer unit
+makes a layer much faster; elsewhere it is nearer to the float32 model. Integer kernels and rounded floats may differ by
+a step in each layer; SOFTMAX makes more of it.
 
 Each table below is of one device.
 
