@@ -47,6 +47,7 @@ CHIPS = (
 
 # Device and template of kernels that spill, with the reason why they may.
 SPILLS = {
+    ("arc-a770", "gpu_depthwise_window"): "76 bytes in fp16, of windows of 31 taps",
     (
         "radeon-rx-7900-xtx",
         "rows_attention",
