@@ -24,6 +24,9 @@ ROOT = Path(__file__).parents[2]
 JOINED = {
     "CONTRIBUTING.md": "internals/contributing.md",
     "CHANGELOG.md": "reference/changelog.md",
+    "SECURITY.md": "internals/security.md",
+    "CODE_OF_CONDUCT.md": "internals/conduct.md",
+    "THIRD_PARTY.md": "internals/third-party.md",
     "cache_format/README.md": "internals/cache-format.md",
     "examples/README.md": "examples/index.md",
     "examples/container/README.md": "examples/container.md",
