@@ -132,6 +132,14 @@ def test_transposes_meet_past_reshapes_that_split_and_join_axes() -> None:
     assert "rearrange" not in kinds(graph)
 
 
+def test_a_number_without_axes_is_transposed_and_reshaped() -> None:
+    """Found by a drawn network."""
+    m = Model()
+    row = m.add("RESHAPE", [m.transpose(m.add("ABS", [m.input(())]), ())], (1, 1), new_shape=[1, 1])
+    graph = sink_transposes(m.graph(m.add("EXP", [row])))
+    assert kinds(graph) == {"map": 2, "reshape": 1}
+
+
 @pytest.mark.parametrize("rank", [3, 4])
 def test_the_other_operand_is_transposed_where_that_undoes_the_transpose_of_a_sum(rank: int) -> None:
     m = Model()

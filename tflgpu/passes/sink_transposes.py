@@ -121,7 +121,7 @@ class _Sinking:
             return None
         split = [axis for _, after in known for axis in after]  # of the result, in the order of the source
         units = len(output.shape) - len(split)
-        first = units if sizes[-1] > 1 else 0
+        first = units if sizes and sizes[-1] > 1 else 0
         places = {axis: place for place, axis in enumerate(split, first)}
         added = iter(range(0 if first else len(split), units if first else len(output.shape)))
         new = tuple(places[axis] if size > 1 else next(added) for axis, size in enumerate(output.shape))
