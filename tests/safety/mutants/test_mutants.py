@@ -17,7 +17,7 @@ from tests.safety.mutants.mutation import Mutant, mutant
 from tests.safety.mutants.originals import Original, control_flow, network
 from tests.safety.mutants.verdict import Court
 
-MUTANTS = 500
+MUTANTS = 300
 A_CASE = 25  # mutants
 OPERATOR = "subgraphs[0].operators[0]"
 
