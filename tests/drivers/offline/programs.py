@@ -50,6 +50,8 @@ SPILLS = {
     ("arc-a770", "gpu_depthwise_window"): "76 bytes in fp16, of windows of 31 taps",
     ("radeon-rx-6800", "gpu_depthwise_columns"): "48 and 244 bytes in fp32, of two layers of selfie_segmenter",
     ("radeon-rx-7900-xtx", "rows_attention"): "124 bytes in fp32, of 1,024 that a work-item has",
+    ("radeon-rx-9070-xt", "rows_attention"): "136 bytes in fp32, likewise",
+    ("radeon-rx-9070-xt", "gpu_depthwise_columns"): "60 bytes in fp32, of a layer of selfie_segmenter",
 }
 
 
