@@ -16,7 +16,6 @@ from tests.support.integer_weights import draw, layer
 from tests.support.limited_devices import Simulation, limited
 from tests.support.models import Builder
 from tests.support.planning import plan_of, templates
-from tflgpu.kernels.cpu import fully_connected_kernels
 from tflgpu.kernels.request import Request
 from tflgpu.target import Limits, Target
 
@@ -68,7 +67,7 @@ def check(found: NDArray[Any], expected: NDArray[Any], precision: str) -> None:
 @pytest.fixture
 def far_weights(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Cores have no caches, so that few weights are as far away as many."""
-    monkeypatch.setattr(fully_connected_kernels, "CORE_CACHE_BYTES", 0)
+    monkeypatch.setattr(Target, "caches_hold", lambda target, constant_bytes: False)
     return None
 
 

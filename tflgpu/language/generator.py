@@ -118,7 +118,7 @@ class Generator:
 
         Args:
             prompt: What a user says.
-            max_tokens: How many tokens the answer may have; by default as many as the cache has room for.
+            max_tokens: The largest number of tokens of the answer; by default the free places of the cache.
             sampling: How tokens are chosen; by default the one with the largest score.
             template: Whether to put the text around the prompt that the file has for that.
 

@@ -45,7 +45,7 @@ class InputCheck:
             ordered = inputs.copy() if type(inputs) is list else [inputs]
             if len(ordered) != len(self._names):
                 return None
-        for (_, dtype, shape), given in zip(self._wanted, ordered):  # noqa: B905 - as many
+        for (_, dtype, shape), given in zip(self._wanted, ordered):  # noqa: B905 - of equal length
             if type(given) is not np.ndarray or given.dtype is not dtype or given.shape != shape:
                 return None
         return ordered

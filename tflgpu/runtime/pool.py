@@ -64,7 +64,7 @@ class Pool:
         self._callback = function
 
     def start_async(self, inputs: Inputs, userdata: Any = None, outputs: Outputs | None = None) -> Submission:
-        """Start an inference. Waits while as many as the pool has requests are in flight.
+        """Start an inference. If all requests of the pool are in flight, wait until one of them is over.
 
         Args:
             inputs: As of :meth:`tflgpu.CompiledModel.run`; copied before this returns if they are on the host.

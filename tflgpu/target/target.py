@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tflgpu.target.cost_model import BUILT_IN_COSTS, CostModel
-from tflgpu.target.device_limits import Limits
+from tflgpu.target.device_limits import CORE_CACHE_BYTES, Limits
 
 ExecutorName = Literal["launch", "persistent", "claiming", "auto"]
 
@@ -80,6 +80,10 @@ class Target:
     def with_groups(self, most: int) -> Target:
         """The same for smaller work-groups."""
         return replace(self, limits=replace(self.limits, work_group_size=min(most, self.limits.work_group_size)))
+
+    def caches_hold(self, constant_bytes: int) -> bool:
+        """Whether the caches of all cores together have room for this number of bytes."""
+        return constant_bytes <= CORE_CACHE_BYTES * self.compute_units
 
     @property
     def of_one_core(self) -> Target:

@@ -23,7 +23,6 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.stored_integers import StoredIntegers, stored_integers
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.target import ITEM_BYTES, ElementType, Target, is_exact_in_half
-from tflgpu.target.device_limits import CORE_CACHE_BYTES
 from tflgpu.target.measured_costs import core_costs
 
 MOST_VECTORS = 8  # of a block: more would only make the source longer
@@ -115,7 +114,7 @@ def _stored(request: Request, row_blocks: int) -> StoredIntegers | ElementType:
     if factor_type == "half":
         return usual
     rows = request.output.geometry.batch
-    far = request.graph.constant_bytes > CORE_CACHE_BYTES * target.compute_units
+    far = not target.caches_hold(request.graph.constant_bytes)
 
     def cycles(bits: int) -> float:
         return weights_cycles(bits, rows, row_blocks, target, far=far)

@@ -11,7 +11,6 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.target.corrections import corrected
-from tflgpu.target.device_limits import CORE_CACHE_BYTES
 from tflgpu.target.measured_costs import core_costs
 
 # Instructions for a register of floats, of which two begin in a cycle: its least and greatest element, then integers.
@@ -67,5 +66,5 @@ def dynamic_pays(request: Request, multiplying: float, column_tiles: int, weight
 
 
 def _are_far(request: Request, bits: int) -> bool:
-    """Whether constants of so many bits, which are floats in the graph, are more than the caches of all cores hold."""
-    return request.graph.constant_bytes * bits // 32 > CORE_CACHE_BYTES * request.target.compute_units
+    """Whether the caches of all cores lack room for the model's constants of ``bits`` each, which are floats here."""
+    return not request.target.caches_hold(request.graph.constant_bytes * bits // 32)

@@ -34,7 +34,7 @@ class Depth:
 
 
 def _depth(site: Site, kernel: int, frames: int) -> tuple[Depth, int]:
-    """The window of a convolution of so many frames, and the padding after them."""
+    """The window along the depth of a convolution of ``frames`` frames, and the number of zero frames after them."""
     stride, dilation = (max(1, site.options.get(name, 1)) for name in ("stride_d", "dilation_d_factor"))
     padded = site.options["padding"] == SAME
     before, after = same_padding(frames, kernel, stride, dilation) if padded else (0, 0)

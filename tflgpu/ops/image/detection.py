@@ -32,8 +32,8 @@ class Suppress:
     """Inputs: scores and the corners [boxes, 4] of boxes. The boxes of the greatest scores that do not overlap.
 
     The output is [rows, 1, 1, :attr:`length`]: for each row of scores, which is a channel of input 0 from ``first`` on
-    if that has a pixel for each box, ``count`` places of boxes, as many scores, and the number of those that were
-    found. What comes after them is the kernel's own.
+    if that has a pixel for each box, ``count`` indices of boxes, their ``count`` scores, and the number of boxes
+    that were found. What comes after them is the kernel's own.
 
     overlap: the intersection of two boxes divided by their union that suppresses the box of the lower score.
     score: the least score.
