@@ -1,14 +1,18 @@
-"""Models of dynamic range on CPUs with an integer unit: rows that are quantized at run time."""
+"""Models of dynamic range on CPUs with an integer unit: rows and images that are quantized at run time."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tflgpu
+from tests.ops.windows import Window, conv_2d
 from tests.support.integer_weights import Weights, constant, draw, finished, layer
 from tests.support.models import Builder
 from tests.support.targets import CPU
@@ -31,12 +35,13 @@ SHAPES = {
 
 
 def model(shape: tuple[int, ...], weights: Weights, bias: Array | None = None) -> bytes:
-    """A layer, or a pointwise convolution of an image."""
+    """A layer, or a convolution of an image, pointwise where the weights have two axes."""
     if len(shape) == 2:
         return layer(weights, shape[0], bias)
     builder = Builder()
     x, out = builder.input(shape, name="x"), weights.integers.shape[0]
-    image = replace(weights, integers=weights.integers.reshape(out, 1, 1, -1))
+    window = weights.integers.shape[1:-1] or (1, 1)
+    image = replace(weights, integers=weights.integers.reshape(out, *window, -1))
     w = constant(builder, image)
     inputs = [x, w] if bias is None else [x, w, builder.constant(bias.astype(np.float32))]
     options = {"stride_h": 1, "stride_w": 1, "padding": "SAME"}
@@ -115,27 +120,78 @@ def test_no_further_from_double_than_litert(device_name: str, monkeypatch: pytes
     assert errors[0] <= 1.02 * errors[1]
 
 
-def products(shape: tuple[int, ...], out: int, target: Target, **numerics: Any) -> int:
+@st.composite
+def convolutions(draw_from: st.DrawFn) -> tuple[bytes, Array, Weights, Window]:
+    """A convolution of any window, on an image of drawn magnitudes that has a NaN now and then."""
+    kernel = draw_from(st.tuples(st.integers(1, 4), st.integers(1, 5)))
+    stride, dilation = draw_from(st.tuples(st.integers(1, 3), st.integers(1, 3))), (1, 1)
+    if stride == (1, 1):
+        dilation = draw_from(st.tuples(st.integers(1, 2), st.integers(1, 3)))
+    window = Window(kernel, stride, dilation, draw_from(st.sampled_from(("SAME", "VALID"))))
+    least = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    height, width = (draw_from(st.integers(low, low + 24)) for low in least)
+    channels, out = draw_from(st.integers(5, 40)), draw_from(st.integers(1, 40))
+    random = np.random.default_rng(draw_from(st.integers(0, 1 << 20)))
+    weights = draw(random, (out, *kernel, channels), 8)
+    x = random.normal(size=(draw_from(st.integers(1, 2)), height, width, channels))
+    x = np.maximum(x, draw_from(st.sampled_from((-10.0, 0.0)))) * np.exp(random.normal(size=(1, height, width, 1)))
+    if draw_from(st.integers(0, 4)) == 0:
+        x[tuple(random.integers(0, size) for size in x.shape)] = np.nan
+    builder = Builder()
+    options = {"stride_h": stride[0], "stride_w": stride[1], "padding": window.padding}
+    options |= {"dilation_h_factor": dilation[0], "dilation_w_factor": dilation[1]}
+    w = constant(builder, weights)
+    shape = conv_2d(x, weights.values, np.zeros(out), window).shape
+    y = builder.add("CONV_2D", [builder.input(x.shape, name="x"), w], shape, name="y", **options)
+    return finished(builder, [y], {w: weights}), x.astype(np.float32), weights, window
+
+
+@given(drawn=convolutions())
+@settings(max_examples=12, deadline=None)
+def test_windows(drawn: tuple[bytes, Array, Weights, Window], device_name: str) -> None:
+    """Each sum is off by at most half a step of what the windows of all pixels see, for each weight."""
+    file, x, weights, window = drawn
+    with patch.object(integer_products, "dynamic_pays", lambda *_: True):
+        compiled = tflgpu.compile(file, tflgpu.Options(device=device_name, precision="fp32", cache="off"))
+    with compiled:
+        if compiled.report.integers is None or compiled.report.integers.unit is None:
+            pytest.skip("no integer unit")
+        assert compiled.report.integers.products == 1
+        result = compiled.run([x])["y"]
+    exact = conv_2d(x.astype(np.float64), weights.values, np.zeros(len(weights.values)), window)
+    assert np.isnan(result[np.isnan(exact)]).all()
+    numbers = ~np.isnan(result)
+    assert numbers.all() or np.isnan(x).any()
+    step = (np.nanmax(x, initial=0) - np.nanmin(x, initial=0)) / 255
+    bound = 0.51 * step * np.abs(weights.values).reshape(len(weights.values), -1).sum(axis=1)
+    assert (np.abs(result - exact) <= bound)[numbers].all()
+
+
+def products(shape: tuple[int, ...], out: int, target: Target, window: tuple[int, ...] = (), **numerics: Any) -> int:
     """Kernels that multiply integers."""
-    weights = draw(np.random.default_rng(0), (out, shape[-1]), 8)
+    weights = draw(np.random.default_rng(0), (out, *window, shape[-1]), 8)
     options = tflgpu.Options(numerics=tflgpu.Numerics(**numerics))
     report = compile_model(model(shape, weights), options, target)[0].report.integers
     return report.products if report is not None else 0
 
 
 @pytest.mark.parametrize(
-    ("unit", "shape", "out", "pays"),
+    ("unit", "shape", "out", "window", "pays"),
     [
-        ("avx512_vnni", (1, 28, 28, 96), 96, True),
-        ("avx512_vnni", (64, 512), 512, True),
-        ("avx512_vnni", (64, 512), 4, False),  # to quantize a row takes as long as to multiply it
-        ("avx2", (64, 512), 512, False),  # the unit is hardly faster than floats
-        ("avx2", (1, 1024), 1024, True),  # floats of one row wait for their weights
+        ("avx512_vnni", (1, 28, 28, 96), 96, (), True),
+        ("avx512_vnni", (1, 28, 28, 96), 96, (3, 3), True),
+        ("avx512_vnni", (64, 512), 512, (), True),
+        ("avx512_vnni", (64, 512), 4, (), False),  # to quantize a row takes as long as to multiply it
+        ("avx2", (64, 512), 512, (), False),  # the unit is hardly faster than floats
+        ("avx2", (1, 28, 28, 96), 96, (3, 3), False),
+        ("avx2", (1, 1024), 1024, (), True),  # floats of one row wait for their weights
     ],
 )
-def test_integers_where_they_are_much_faster(unit: str, shape: tuple[int, ...], out: int, pays: bool) -> None:
+def test_integers_where_they_are_much_faster(
+    unit: str, shape: tuple[int, ...], out: int, window: tuple[int, ...], pays: bool
+) -> None:
     limits = replace(CPU.limits, vector_width=8 if unit == "avx2" else 16)
-    assert products(shape, out, replace(CPU, integer_unit=unit, limits=limits)) == pays
+    assert products(shape, out, replace(CPU, integer_unit=unit, limits=limits), window) == pays
 
 
 def test_floats_where_they_are_asked_for() -> None:

@@ -26,10 +26,11 @@ def has_rows_of_images(request: Request) -> bool:
 
 
 def has_dynamic_rows(request: Request) -> bool:
-    """Whether LiteRT quantizes the floats of a product at run time, and each row of it can have a scale of its own.
+    """Whether LiteRT quantizes the floats of a product at run time, so that the kernel may do so, too.
 
-    A row is what sums are over: a pixel, where a convolution is pointwise. Its scale is at most that of its image, by
-    which LiteRT quantizes the pixels of a convolution.
+    Each row of a layer has a scale of its own, and so has each pixel of a pointwise convolution. With other windows,
+    neighbouring pixels of the output have the scale of what they see together. LiteRT has one for a whole image, which
+    is at least as large.
     """
     attributes, src, target = request.node.attributes, request.input(0), request.target
     if not request.graph[request.node.inputs[1]].dynamic or target.arithmetic == "half":
@@ -37,7 +38,7 @@ def has_dynamic_rows(request: Request) -> bool:
     if src.grid is not None or src.linear or src.type not in ("float", "half"):
         return False
     if isinstance(attributes, Convolution):
-        return attributes.window.is_pointwise and attributes.groups == 1
+        return attributes.groups == 1
     return request.node.kind == "fully_connected"
 
 
