@@ -55,8 +55,8 @@ def compile(model: ModelSource, options: Options | None = None, *, queue: Queue 
         model: A path, bytes or a buffer.
         options: By default those of :class:`Options`.
         queue: An in-order queue of pyopencl, on whose device and in whose context to run, whatever ``Options.device``
-            says; another model's, for instance, that is to share arrays on the device. By default the model has one of
-            its own.
+            and ``Options.threads`` say; another model's, for instance, that is to share arrays on the device. By
+            default the model has one of its own.
 
     Raises:
         ModelError: The model is damaged.
@@ -116,7 +116,7 @@ class CompiledModel:
         self._own_queue = queue is None
         clock = Stopwatch()
         given = given if queue is None else session_on(queue)
-        self.device = given.device if given else choose(options.device)
+        self.device = given.device if given else choose(options.device, options.threads)
         clock.lap("device")
         self._opening = Opening(self.device, given)
         self._shared = () if family is None else tuple(shared for shared, _ in family.constants)

@@ -166,7 +166,8 @@ REQUIREMENTS = {
     "evaluate": ("pycocotools>=2.0.7",),
     "language": ("tokenizers>=0.20", "sentencepiece>=0.2"),
     "sign": ("cryptography>=42",),
-    "ray": ("ray[client,data]>=2.60", "pyarrow>=17"),
+    "predict": ("pyarrow>=17",),
+    "ray": ("ray[client,data]>=2.60",),
 }
 
 

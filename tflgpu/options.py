@@ -1,4 +1,4 @@
-"""The options of a compilation: four that concern most users, and groups of others.
+"""The options of a compilation: five that concern most users, and groups of others.
 
 Each option is declared once, with its type, default, check and help; the command line, the options of a delegate and
 docs/reference/options.md have them from here. What an option may be and what it does in detail is in the docstring of
@@ -287,6 +287,10 @@ class Options:
         device: ``"auto"`` (the environment variable ``TFLGPU_DEVICE`` if set, else the best device found), an index of
             :func:`tflgpu.devices`, a type (``"cpu"``, ``"gpu"``: the best of it), or a part of a device's or platform's
             name.
+        threads: the number of cores to use of a device that is a CPU, by default all of them; a greater number than
+            there are is all of them, too. Models that are opened one after another get different cores where there are
+            enough. A runtime that cannot partition its device uses all cores, with a DeviceWarning. Without effect on
+            other devices. Kernels are planned for this number of cores.
         fallback: what to do with operators that cannot run on the device: ``"auto"`` leaves them to LiteRT's
             interpreter on the CPU (the extra ``fallback``), with a FallbackWarning; ``"forbid"`` raises
             UnsupportedError with every reason.
@@ -311,6 +315,9 @@ class Options:
         check_device,
         command=True,
         metavar="NAME",
+    )
+    threads: int | None = option(
+        None, "Number of a CPU's cores to use.", WholeNumber(1, GREATEST_SIZE), absent="all of them"
     )
     fallback: Fallback = option("auto", "Leave what cannot run on the device to LiteRT's CPU, or refuse the model.")
     cache: CacheMode = option("readwrite", "Use of the cache; with require nothing is compiled.", command=True)

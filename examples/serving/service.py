@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import numpy as np
 import uvicorn
 from fastapi import FastAPI, HTTPException, Request
 from micro_batching import MicroBatcher
-from numpy.typing import NDArray
-from PIL import Image
+from pictures import DECODERS, body_of, decode
 from pydantic import BaseModel
 
 import tflgpu
@@ -41,6 +38,7 @@ def create_app(model_path: Path, labels: list[str], batch: int = 16) -> FastAPI:
     )
     batcher = MicroBatcher(tflgpu.compile(model_path, options))
     size = wanted.shape[2], wanted.shape[1]
+    decoding = asyncio.Semaphore(DECODERS)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -53,22 +51,17 @@ def create_app(model_path: Path, labels: list[str], batch: int = 16) -> FastAPI:
     @app.post("/classify")
     async def classify(request: Request) -> Prediction:
         """The likeliest class of the picture that is the body of the request."""
-        encoded = await request.body()
+        encoded = await body_of(request)
         try:
-            pixels = await asyncio.to_thread(decode, encoded, size)
+            async with decoding:
+                pixels = await asyncio.to_thread(decode, encoded, size)
         except Exception as error:  # Pillow raises anything for a damaged file
-            raise HTTPException(415, "the body is not a picture that can be read") from error
+            raise HTTPException(415, "the body is no picture that can be read, or too large a one") from error
         probabilities = await batcher.run(pixels)
         best = int(probabilities.argmax())
         return Prediction(label=labels[best], probability=float(probabilities[best]))
 
     return app
-
-
-def decode(encoded: bytes, size: tuple[int, int]) -> NDArray[np.uint8]:
-    """A picture file -> RGB bytes (height, width, 3)."""
-    with Image.open(io.BytesIO(encoded)) as picture:
-        return np.asarray(picture.convert("RGB").resize(size, Image.Resampling.BILINEAR))
 
 
 def main() -> None:

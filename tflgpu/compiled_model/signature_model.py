@@ -33,14 +33,23 @@ class SignatureModel:
     """Compiled when it is first needed, and anew after an input was resized.
 
     key: as LiteRT names it. options: of the compilation, with the signature. queue: on which to run, if there is one.
+    first: the file's first signature, beside which this one runs, with copies of equal weights; None for itself.
     """
 
     def __init__(
-        self, content: ModelContent, key: str, entry: EntryPoint, options: Options, queue: Queue | None
+        self,
+        content: ModelContent,
+        key: str,
+        entry: EntryPoint,
+        options: Options,
+        queue: Queue | None,
+        first: SignatureModel | None = None,
     ) -> None:
         self.key, self._content, self._entry, self._options, self._queue = key, content, entry, options, queue
+        self._first = first
         self._shapes = [tensor.shape for _, tensor in entry.inputs]
         self._compiled: tflgpu.api.CompiledModel | None = None
+        self._previous: tflgpu.api.CompiledModel | None = None  # for other shapes, until this one is compiled
 
     @property
     def details(self) -> Details:
@@ -88,21 +97,33 @@ class SignatureModel:
             check_strict(tensor, shape)
         if shape != self._shapes[number]:
             self._shapes[number] = shape
-            self._compiled = None
+            self._previous, self._compiled = self._compiled or self._previous, None
 
     def compiled(self) -> tflgpu.api.CompiledModel:
         """The model for the current shapes of its inputs. Raises what :func:`tflgpu.compile` does."""
         if self._compiled is None:
-            options = self._options
-            if self._shapes != [tensor.shape for _, tensor in self._entry.inputs]:  # else the cache finds the model
-                options = replace(
-                    options, shapes=Shapes(inputs=dict(zip(self.names("inputs"), self._shapes, strict=True)))
-                )
             try:
-                self._compiled = tflgpu.api.compile(self._content.bytes, options, queue=self._queue)
+                self._compiled = self._compile()
             except ValueError as error:
                 raise RuntimeError(f"the model cannot be prepared: {error}") from error
+            self._previous = None
         return self._compiled
+
+    @property
+    def _is_resized(self) -> bool:
+        return self._shapes != [tensor.shape for _, tensor in self._entry.inputs]
+
+    def _compile(self) -> tflgpu.api.CompiledModel:
+        options = self._options
+        if self._is_resized:  # else the cache finds the model
+            options = replace(options, shapes=Shapes(inputs=dict(zip(self.names("inputs"), self._shapes, strict=True))))
+        first = None if self._first is None else self._first.compiled()
+        if self._first and first and not self._is_resized and not self._first._is_resized:
+            return first.signatures[self.key]
+        beside = self._previous or first
+        if beside is None:
+            return tflgpu.api.compile(self._content.bytes, options, queue=self._queue)
+        return tflgpu.api.compile_beside(beside, options)
 
     def is_on_device(self) -> bool:
         """Whether every operator runs on the device."""

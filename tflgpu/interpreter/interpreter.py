@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from os import PathLike
 
 from numpy.typing import ArrayLike
 
 from tflgpu.checking.option_declarations import require_defaults
-from tflgpu.checking.option_fields import whole_number
+from tflgpu.checking.option_fields import GREATEST_SIZE, whole_number
 from tflgpu.interpreter.delegate import DECIDED_BY_FILE_OR_METHODS, chosen_options
 from tflgpu.interpreter.loaded_model import LoadedModel, read_content
 from tflgpu.interpreter.op_resolver import OpResolverType, check_resolver
@@ -23,8 +24,8 @@ from tflgpu.options import Options, check_options
 class Interpreter:
     """Runs a .tflite model with the methods of ``ai_edge_litert.interpreter.Interpreter``, and its errors.
 
-    What concerns LiteRT's CPU kernels alone is checked and has no effect: ``num_threads``,
-    ``experimental_op_resolver_type`` and the other experimental arguments. Like LiteRT's, it is not thread-safe.
+    What concerns LiteRT's CPU kernels alone is checked and has no effect: ``experimental_op_resolver_type`` and the
+    other experimental arguments. Like LiteRT's, it is not thread-safe.
 
     :meth:`allocate_tensors` compiles, and raises what :func:`tflgpu.compile` does.
 
@@ -32,7 +33,7 @@ class Interpreter:
         model_path: The file; exactly one of path and content is given.
         model_content: The bytes of a file.
         experimental_delegates: Of :func:`load_delegate`; the first one says on which device and how to run the model.
-        num_threads: Checked, without effect.
+        num_threads: The number of cores of a device that is a CPU, as ``Options.threads``, which wins over it.
         experimental_op_resolver_type: Checked, without effect.
         experimental_preserve_all_tensors: Every tensor that an operator computes can be read, of the main subgraph and
             of signatures. Nothing is fused then, and every run copies all of them from the device.
@@ -72,6 +73,8 @@ class Interpreter:
         self._compress_zero_points = experimental_compress_quantization_zero_points
         content = read_content(model_path, model_content)
         chosen = check_options(chosen_options(experimental_delegates or (), options))
+        if num_threads is not None and chosen.threads is None:
+            chosen = replace(chosen, threads=min(num_threads, GREATEST_SIZE))
         require_defaults(chosen, DECIDED_BY_FILE_OR_METHODS, "an Interpreter goes by the file and its methods")
         self._model = LoadedModel(content, chosen, preserve=bool(experimental_preserve_all_tensors))
         self._main = self._model.tensors(0)

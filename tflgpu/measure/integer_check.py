@@ -62,7 +62,7 @@ def _is_right(session: Session, trial: Trial, source: str) -> bool:
             buffers = [cl.Buffer(session.context, flags, hostbuf=array) for array in (*trial.inputs, found)]
             kernel = make_kernel(build(source, session)[0], trial.kernel)
             kernel.set_args(*buffers)
-            with cl.CommandQueue(session.context) as queue:
+            with cl.CommandQueue(session.context, session.device.handle) as queue:
                 cl.enqueue_nd_range_kernel(queue, kernel, (1,), (1,))
                 cl.enqueue_copy(queue, found, buffers[-1])
     except (BuildError, DeviceError) as error:

@@ -67,7 +67,7 @@ def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Resul
 
     Raises what :func:`tflgpu.compile` raises.
     """
-    device = choose(options.device)
+    device = choose(options.device, options.threads)
     session = open_session(device)
     target = without_wrong_unit(planned_target(device, options), device, open_cache(options), lambda: session)
     found: list[Result] = []

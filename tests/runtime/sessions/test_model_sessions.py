@@ -29,6 +29,8 @@ from tests.runtime.sessions.decoders import (
     one_layer,
     rows,
 )
+from tflgpu.compiled_model import CompiledModel as LitertModel
+from tflgpu.tensor_buffer import TensorBuffer
 
 BIND = {"cache": "cache", "next_count": "count", "window": "window", "summary": "summary"}
 
@@ -315,3 +317,25 @@ def test_signature_runners_share_weights(made: list[int]) -> None:
         found = interpreter.get_signature_runner(key)(x=x, sum=last)
         assert (sum(made) > LAYER.nbytes) == are_new
         np.testing.assert_allclose(found["sum"], x @ LAYER.T + 1, atol=1e-4)
+
+
+def test_signatures_of_a_litert_model_share_weights(made: list[int]) -> None:
+    """They stay on one queue, also after an input of the first one was resized."""
+    model = LitertModel.from_buffer(one_layer(), options=tflgpu.Options(precision="fp32", cache="off"))
+    assert sum(made) > LAYER.nbytes
+    x, last = np.ones((1, LAYER.shape[1]), np.float32), np.ones((1, LAYER.shape[0]), np.float32)
+    for key in ("decode", "prefill"):
+        made.clear()
+        found = {name: np.zeros((1, LAYER.shape[0]), np.float32) for name in ("y", "sum")}
+        buffers = {
+            side: {name: TensorBuffer.create_from_host_memory(array) for name, array in arrays.items()}
+            for side, arrays in (("given", {"x": x, "sum": last}), ("found", found))
+        }
+        model.run_by_name(key, buffers["given"], buffers["found"])
+        assert sum(made) < LAYER.nbytes / 2
+        np.testing.assert_allclose(found["sum"], x @ LAYER.T + 1, atol=1e-4)
+    first, second = model._model.signatures
+    first.resize(0, [2, LAYER.shape[1]], strict=False)
+    assert first.compiled().outputs[0].shape == (2, LAYER.shape[0])
+    assert first.compiled().queue == second.compiled().queue
+    model.close()

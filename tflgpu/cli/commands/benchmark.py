@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,7 +47,7 @@ def benchmark_model(
     ] = False,
     threads: Annotated[
         int | None,
-        typer.Option("--num-threads", min=1, help="Threads of LiteRT.", show_default="all cores"),
+        typer.Option("--num-threads", min=1, help="Cores of a CPU, and threads of LiteRT.", show_default="all cores"),
     ] = None,
     as_csv: Annotated[
         bool, typer.Option("--csv", help="Print CSV instead of tables, one row for each number.")
@@ -62,11 +62,10 @@ def benchmark_model(
     Drivers keep compiled programs of their own: CUDA_CACHE_DISABLE=1 and POCL_KERNEL_CACHE=0 in the environment make a
     start cold.
     """
-    if threads is not None and not litert:
-        raise ValueError("--num-threads is about LiteRT; give --litert too")
     if as_csv and as_json:
         raise ValueError("--csv and --json exclude each other")
     duration = Duration(runs, min_seconds, max_seconds, warmup_runs, warmup_min_seconds)
+    options = replace(options, threads=threads)
     rival_threads = (threads or os.cpu_count() or 1) if litert else None
     with progress(f"measuring {model.name}"):
         found = measure_model(model, options, duration, threads=rival_threads, profile=profile)

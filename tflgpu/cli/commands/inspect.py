@@ -147,6 +147,6 @@ def _planned(model: Path, options: tflgpu.Options) -> Report:
     from tflgpu.compiler import inspect_model  # verbs with a warm start must not import the compiler
     from tflgpu.measure.integer_check import without_wrong_unit
 
-    chosen = choose(options.device)
+    chosen = choose(options.device, options.threads)
     target = without_wrong_unit(planned_target(chosen, options), chosen, open_cache(options))
     return inspect_model(model.read_bytes(), options, target)

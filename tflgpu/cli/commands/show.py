@@ -121,7 +121,7 @@ def _show_parts(model: Path, options: tflgpu.Options, target: Target | None, vie
 def _target(options: tflgpu.Options, described: str | None) -> Target:
     """What to plan for: a device of this machine, or one of which there is a description."""
     if described is None:
-        return planned_target(choose(options.device), options)
+        return planned_target(choose(options.device, options.threads), options)
     return device_model(described).target(options)
 
 

@@ -107,7 +107,8 @@ class ClaimingExecutor(OneKernelExecutor):
         spins = session.device.compute_units > 1 and any(quirk.wakes_slowly for quirk in quirks)
         may_stay = not self._lendable  # resident work-groups do not hear of other arrays
         if groups > 1 and aside and may_stay and not spins:
-            return [self._resident(groups, aside, cl.CommandQueue(session.context), HELPER_POLLS)]
+            others = cl.CommandQueue(session.context, session.device.handle)
+            return [self._resident(groups, aside, others, HELPER_POLLS)]
         if aside and may_stay and spins and any(quirk.may_linger for quirk in quirks):
             alone: LaunchedKernel = self._resident(1, aside, aside, RESIDENT_POLLS)
         else:

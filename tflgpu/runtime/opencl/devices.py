@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyopencl as cl
@@ -170,12 +171,49 @@ def _machine() -> Machine:
     return Machine(library_faults, chosen(os.environ))
 
 
-def choose(request: str | int) -> Device:
-    """The device that ``Options.device`` asks for.
+def choose(request: str | int, threads: int | None = None) -> Device:
+    """The device that ``Options.device`` asks for, with the cores that ``Options.threads`` asks for.
 
     Raises DeviceError, listing what there is, if none fits. Gives a DeviceWarning, once, if no CPU was asked for and
-    one is taken because a GPU has no driver.
+    one is taken because a GPU has no driver, and if a CPU cannot be partitioned.
     """
+    device = _requested(request)
+    if threads is None or device.type != "cpu" or threads >= device.compute_units:
+        return device
+    try:
+        with _first_use:
+            return with_handle(device, next(_sub_devices(device.handle, threads)))
+    except cl.Error:
+        warn_caller(
+            f"{device.name} ({device.platform}) cannot be partitioned: all of its {device.compute_units} cores are "
+            f"used, and not {threads}",
+            DeviceWarning,
+        )
+        return device
+
+
+def with_handle(device: Device, handle: cl.Device) -> Device:
+    """The device as a sub-device of it, with the compute units of that."""
+    return replace(device, handle=handle, compute_units=handle.max_compute_units)
+
+
+def root_device(handle: cl.Device) -> cl.Device:
+    """The device that a sub-device is a part of; the device itself if it is none."""
+    with suppress(cl.Error):  # OpenCL 1.1 has no sub-devices
+        while (parent := handle.parent_device) is not None:
+            handle = parent
+    return handle
+
+
+@cache
+def _sub_devices(handle: cl.Device, units: int) -> Iterator[cl.Device]:
+    """Disjoint sub-devices of so many compute units, in turn for ever."""
+    counts = [units] * (handle.max_compute_units // units)
+    numbers: list[Any] = [cl.device_partition_property.BY_COUNTS, *counts, 0]
+    return cycle(handle.create_sub_devices(numbers))
+
+
+def _requested(request: str | int) -> Device:
     found = devices()
     if not found:
         raise no_device()

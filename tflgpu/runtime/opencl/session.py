@@ -14,7 +14,7 @@ import pyopencl as cl
 
 from tflgpu.errors import DeviceError
 from tflgpu.runtime.opencl import process
-from tflgpu.runtime.opencl.devices import Device, devices
+from tflgpu.runtime.opencl.devices import Device, devices, root_device, with_handle
 from tflgpu.runtime.opencl.limit_queries import OLDEST_LANGUAGE
 from tflgpu.runtime.opencl.process import Helping, inside, starts_threads
 from tflgpu.runtime.opencl.quirks import Driver, quirks_of, with_advice
@@ -77,7 +77,9 @@ def open_session(device: Device) -> Session:
         context = context or cl.Context([device.handle])
         if any(quirk.keeps_context for quirk in quirks_of(Driver.of(device.handle))):
             _kept.setdefault(device.handle, context)
-        return Session(device, context, cl.CommandQueue(context), _queue_aside(device, context))
+        # Of a sub-device the context's device may be the whole.
+        queue = cl.CommandQueue(context, device.handle)
+        return Session(device, context, queue, _queue_aside(device, context))
 
 
 class Opening:
@@ -137,27 +139,29 @@ def _context_beside_python(handle: cl.Device) -> cl.Context | None:
 
 def _queue_aside(device: Device, context: cl.Context) -> cl.CommandQueue | None:
     if "cl_intel_exec_by_local_thread" in device.handle.extensions.split():
-        return cl.CommandQueue(context, properties=_INLINE)
+        return cl.CommandQueue(context, device.handle, _INLINE)
     lingers = any(quirk.may_linger for quirk in quirks_of(Driver.of(device.handle)))
-    return cl.CommandQueue(context) if lingers else None
+    return cl.CommandQueue(context, device.handle) if lingers else None
 
 
 def session_on(queue: cl.CommandQueue) -> Session:
     """A session on a caller's queue.
 
     Raises TypeError for anything else, ValueError if it may run out of order, or is not on one of
-    :func:`tflgpu.devices` alone.
+    :func:`tflgpu.devices` alone, or on a sub-device of one.
     """
     if not isinstance(queue, cl.CommandQueue):
         raise TypeError(f"queue is of type {type(queue).__name__}; a pyopencl.CommandQueue was expected")
     if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
         raise ValueError("the queue may run commands out of order; a model needs one that does not")
-    device = next((d for d in devices() if d.handle == queue.device), None)
-    if device is None or queue.context.devices != [device.handle]:
+    handle = queue.device
+    device = next((d for d in devices() if d.handle == root_device(handle)), None)
+    if device is None or [root_device(each) for each in queue.context.devices] != [device.handle]:
         raise ValueError("the queue's context has to be one of a single device, as `tflgpu devices` lists it")
-    return Session(device, queue.context, queue)
+    return Session(device if device.handle == handle else with_handle(device, handle), queue.context, queue)
 
 
 def profiling_queue(session: Session) -> cl.CommandQueue:
     """One more queue of the session, which times what it runs."""
-    return cl.CommandQueue(session.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+    properties = cl.command_queue_properties.PROFILING_ENABLE
+    return cl.CommandQueue(session.context, session.device.handle, properties)

@@ -13,6 +13,7 @@ import pyopencl as cl
 from tflgpu.errors import BuildError
 from tflgpu.processes.server_process import ServerProcess, can_run, end_in_words
 from tflgpu.runtime.opencl.compiling import compiler_server
+from tflgpu.runtime.opencl.devices import root_device
 from tflgpu.runtime.opencl.drivers.sources import source_of
 from tflgpu.runtime.opencl.program import build_options, whole_text
 from tflgpu.runtime.opencl.quirks import Driver, quirks_of, with_advice
@@ -89,6 +90,7 @@ _compilers: dict[cl.Device, CompilerProcess | None] = {}  # the last one for eac
 
 def start_compiler(device: cl.Device) -> bool:
     """Let the driver load its compiler in a process of its own, if that helps. Returns whether there is one."""
+    device = root_device(device)
     known = _compilers.get(device)
     if device not in _compilers or (known and not known.is_there):
         _compilers[device] = _started(device)
@@ -108,6 +110,7 @@ def compiled_apart(device: cl.Device, source: str) -> bytes:
 
 
 def _binary(device: cl.Device, source: str) -> bytes:
+    device = root_device(device)
     if _compilers.get(device) is None or not start_compiler(device):
         return b""
     compiler = _compilers[device]

@@ -1,0 +1,42 @@
+"""Ray Serve's replicas under 64 clients, one of them killed in the midst of a batch."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import missing
+
+# Bytes. Ray would take a third of the memory.
+STORE = 100 << 20
+
+
+@pytest.mark.full("it starts Ray Serve, which takes ten seconds")
+def test_no_request_is_lost_or_answered_wrongly(tmp_path: Path) -> None:
+    if find_spec("grpc_reflection") is None:  # of what ray[serve] brings; to import ray.serve warns
+        missing("Ray Serve")
+    environment = os.environ | {"RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": str(STORE)}
+    command = [sys.executable, "-m", "tests.batch.serve_session", str(tmp_path)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    ) as process:
+        try:
+            out, messages = process.communicate(timeout=240)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, messages
+    facts = json.loads(out.splitlines()[-1])
+    assert facts["killed"] and facts["right"] == facts["asked"]
+    assert sum("plan" in start for start in facts["starts"]) == 1, "all but the first start from the cache"
+    assert facts["refused"] == [
+        "ValueError: the row has no input 'w'; it has ['x']",
+        "ValueError: input 'w' is float32 of shape [3]; float32 of shape [2, 3] was expected",
+    ]
