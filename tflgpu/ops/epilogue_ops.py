@@ -203,6 +203,8 @@ FUNCTIONS: dict[str, EpilogueFunction] = {
     "logical_or": EpilogueFunction(np.logical_or, True),
     "logical_not": EpilogueFunction(np.logical_not, False),
     "bitwise_xor": EpilogueFunction(np.bitwise_xor, True),
+    "bits_of_float": EpilogueFunction(lambda x: x.astype(np.float32).view(np.int32), True, "int"),
+    "float_of_bits": EpilogueFunction(lambda x: x.view(np.float32), True, "float"),
     "right_shift": EpilogueFunction(_right_shift, True),
     "select": EpilogueFunction(_select, True, "second"),
     "squared_difference": EpilogueFunction(lambda a, b: np.square(a - b), True),
