@@ -14,6 +14,7 @@ import pytest
 
 import tflgpu
 from tests.cli.command import MODEL, as_json, detector_model, fail, invoke, succeed, unsupported_model
+from tests.support.models import WITHOUT_KERNEL
 from tflgpu.cli import VERBS
 from tflgpu.cli.console import console
 from tflgpu.cli.outputs import save, summarize
@@ -111,7 +112,7 @@ def test_an_unsupported_model_is_one_line(
     monkeypatch.setattr("tflgpu.fallback.shape_inference.is_installed", lambda: False)
     message = fail("benchmark", unsupported_model(tmp_path / "m.tflite"))
     assert "\n" not in message
-    assert "BITCAST has no kernel" in message
+    assert f"{WITHOUT_KERNEL} has no kernel" in message
 
 
 def test_vectors_are_ranked_and_others_are_not() -> None:

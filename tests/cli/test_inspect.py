@@ -10,6 +10,7 @@ import pytest
 
 import tflgpu
 from tests.cli.command import MODEL, as_json, fail, succeed, unsupported_model
+from tests.support.models import WITHOUT_KERNEL
 from tests.support.quantized_models import quantized_model
 from tflgpu.cli.console import console
 from tflgpu.runtime.opencl.devices import choose
@@ -37,9 +38,9 @@ def test_inspect_gives_reasons(tmp_path: Path) -> None:
     path = unsupported_model(tmp_path / "m.tflite")
     for arguments in ((), ("--device", "auto")):
         text = " ".join(succeed("inspect", path, *arguments).split())
-        assert "BITCAST has no kernel" in text
+        assert f"{WITHOUT_KERNEL} has no kernel" in text
         assert "1 of 3 operators can run on the device in 1 partition, 2 on the CPU, 16 bytes cross" in text
-        assert "without 2 BITCAST (operators 0, 1) it would be none" in text
+        assert f"without 2 {WITHOUT_KERNEL} (operators 0, 1) it would be none" in text
 
 
 def test_inspect_takes_options(no_device: None) -> None:

@@ -10,7 +10,7 @@ import pytest
 import tflgpu
 from tests.cli.command import MODEL, as_json, fail, succeed, unsupported_model
 from tests.frontend.control_flow.control_models import collatz
-from tests.support.models import Builder
+from tests.support.models import WITHOUT_KERNEL, Builder
 from tests.support.planning import plan_of
 from tflgpu.codegen.render import render
 from tflgpu.compiler import plan_model
@@ -107,7 +107,7 @@ def test_a_model_with_operators_for_the_cpu_is_shown_in_parts(
     pytest.importorskip("ai_edge_litert")
     path = unsupported_model(tmp_path / "m.tflite")
     lines = succeed("show", path, "--stage", stage).splitlines()
-    assert lines[0] == "part 0 on the CPU: 0 BITCAST, 1 BITCAST"
+    assert lines[0] == f"part 0 on the CPU: 0 {WITHOUT_KERNEL}, 1 {WITHOUT_KERNEL}"
     assert lines[2] == "part 1 on the device: 2 RELU"
     parts = as_json("show", path, "--stage", stage)["parts"]
     assert [(part["place"], part["operators"], part["stage"] is None) for part in parts] == [
@@ -126,7 +126,7 @@ def test_a_loop_is_shown_as_its_pieces(tmp_path: Path) -> None:
 
 def test_a_model_that_runs_nowhere_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tflgpu.fallback.shape_inference.is_installed", lambda: False)
-    assert "BITCAST" in fail("show", unsupported_model(tmp_path / "m.tflite"))
+    assert WITHOUT_KERNEL in fail("show", unsupported_model(tmp_path / "m.tflite"))
 
 
 def test_show_plan(device: tflgpu.Device) -> None:

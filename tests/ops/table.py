@@ -21,6 +21,7 @@ from tests.ops.rows import (
     scattering,
     spatial,
     spectra,
+    stablehlo_twins,
     volumes,
 )
 
@@ -34,6 +35,7 @@ ROWS: tuple[Row, ...] = (
     *mediapipe.ROWS,
     *spatial.ROWS,
     *spectra.ROWS,
+    *stablehlo_twins.ROWS,
     *volumes.ROWS,
     *movement.ROWS,
     *quantized.ROWS,

@@ -12,7 +12,7 @@ import pytest
 import tflgpu
 from tests.cli.command import MODEL, fail, succeed, unsupported_model
 from tests.page.hostile import HOSTILE, hostile_model
-from tests.support.models import Builder
+from tests.support.models import WITHOUT_KERNEL, Builder
 
 # Elements that would load or run something; the page has its own style, and two scripts, of which one is data.
 ACTIVE = {"iframe", "img", "image", "object", "embed", "foreignobject", "base", "form", "audio", "video", "animate"}
@@ -96,7 +96,7 @@ def test_operators_on_the_cpu_have_their_reasons(tmp_path: Path) -> None:
     model = tmp_path / "model.tflite"
     unsupported_model(model)
     page = written(model, tmp_path)
-    assert "BITCAST has no kernel for the device" in page
+    assert f"{WITHOUT_KERNEL} has no kernel for the device" in page
     assert "<b>16 bytes</b> in 1 tensor from the CPU to the device" in page
 
 

@@ -11,6 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from tflgpu.model.file_tables import Quantization
 from tflgpu.model.writer import ModelBuilder
 
+# The operator without a kernel of tests of what runs on the CPU: LiteRT has it, and the device has not.
+WITHOUT_KERNEL = "DILATE"
+
 
 class Builder(ModelBuilder):
     """A ModelBuilder for models of which structure matters: operators return their output, and weights are random."""
@@ -52,6 +55,11 @@ class Builder(ModelBuilder):
         output = self.tensor(shape, dtype, name=name, quantization=quantization, shape_signature=signature)
         self.op(code, inputs, [output], options, version=version)
         return output
+
+    def without_kernel(self, x: int, *, name: str | None = None) -> int:
+        """Append ``WITHOUT_KERNEL``, which gives floats as they are: their elements are dilated by 1."""
+        dilations, fill = self.ints([1] * len(self.shape(x))), self.constant(np.float32(0))
+        return self.add(WITHOUT_KERNEL, [x, dilations, fill], self.shape(x), name=name)
 
     def convolution(
         self, x: int, out: int, side: int = 1, *, weights: NDArray[Any] | None = None, **options: Any

@@ -130,6 +130,11 @@ def _floor_mod(x: Array, y: Array) -> Array:
     return np.asarray(np.mod(x, y if x.dtype.kind == "f" else _divisor(y)))
 
 
+def _remainder(x: Array, y: Array) -> Array:
+    """What a truncating division leaves."""
+    return np.asarray(np.fmod(x, y if x.dtype.kind == "f" else _divisor(y)))
+
+
 def _pow(x: Array, y: Array) -> Array:
     return np.asarray(np.power(x, y if x.dtype.kind == "f" else np.maximum(y, 0)))
 
@@ -188,6 +193,8 @@ FUNCTIONS: dict[str, EpilogueFunction] = {
     "rsqrt": EpilogueFunction(lambda x: 1 / np.sqrt(x), False),
     "square": EpilogueFunction(np.square, True),
     "pow": EpilogueFunction(_pow, False),
+    "cbrt": EpilogueFunction(np.cbrt, True),
+    "remainder": EpilogueFunction(_remainder, False),
     "atan2": EpilogueFunction(np.arctan2, True),
     "floor_div": EpilogueFunction(_floor_div, False),
     "floor_mod": EpilogueFunction(_floor_mod, False),
@@ -203,6 +210,9 @@ FUNCTIONS: dict[str, EpilogueFunction] = {
     "logical_or": EpilogueFunction(np.logical_or, True),
     "logical_not": EpilogueFunction(np.logical_not, False),
     "bitwise_xor": EpilogueFunction(np.bitwise_xor, True),
+    "bits_of_float": EpilogueFunction(lambda x: x.astype(np.float32).view(np.int32), True, "int"),
+    "float_of_bits": EpilogueFunction(lambda x: x.view(np.float32), True, "float"),
+    "shift_left": EpilogueFunction(lambda x, y: np.left_shift(x, y & 31), True),
     "right_shift": EpilogueFunction(_right_shift, True),
     "select": EpilogueFunction(_select, True, "second"),
     "squared_difference": EpilogueFunction(lambda a, b: np.square(a - b), True),

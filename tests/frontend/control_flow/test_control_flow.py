@@ -24,6 +24,7 @@ from tests.frontend.control_flow.control_models import (
 )
 from tests.frontend.dynamic_models import DynamicBuilder
 from tests.support.litert import kept_interpreter, run_again
+from tests.support.models import WITHOUT_KERNEL
 from tflgpu.frontend.lower import lower
 from tflgpu.model.reader import read_model
 from tflgpu.options import CacheFiles, Execution, Options
@@ -96,7 +97,7 @@ def test_a_profile_has_one_iteration_of_a_loop() -> None:
 def test_a_branch_that_a_constant_takes_is_all_that_is_left(taken: bool) -> None:
     builder = DynamicBuilder()
     x = builder.input((1, 4), name="x")
-    ways: tuple[Body, Body] = (lambda b, v: [b.add("NEG", v, (1, 4))], lambda b, v: [b.add("BITCAST", v, (1, 4))])
+    ways: tuple[Body, Body] = (lambda b, v: [b.add("NEG", v, (1, 4))], lambda b, v: [b.without_kernel(*v)])
     decision = builder.constant(np.array(taken))
     kinds: list[Kind] = [("float32", (1, 4))]
     data = builder.finish(if_else(builder, decision, [x], kinds, *(ways if taken else ways[::-1])))
@@ -144,5 +145,5 @@ def _nested(b: DynamicBuilder, values: list[int]) -> list[int]:
 def test_what_a_loop_cannot_take_runs_on_the_cpu() -> None:
     with pytest.raises(tflgpu.UnsupportedError, match=r"value 1, float32 of shape \[2\], float32 of shape \[4\]"):
         tflgpu.compile(growing(), Options(fallback="forbid"))
-    with pytest.raises(tflgpu.UnsupportedError, match="BITCAST has no kernel"):
-        tflgpu.compile(_loop_with(lambda b, v: [b.add("BITCAST", v[:1], (1, 4)), v[1]]), Options(fallback="forbid"))
+    with pytest.raises(tflgpu.UnsupportedError, match=f"{WITHOUT_KERNEL} has no kernel"):
+        tflgpu.compile(_loop_with(lambda b, v: [b.without_kernel(v[0]), v[1]]), Options(fallback="forbid"))

@@ -183,6 +183,24 @@ def cast(net: Net) -> Tensor:
     return net.op("CAST", [result], value != 0, _types(target, "bool"))
 
 
+_SAME_BITS = (("float32", "int32", "uint32"), ("int16", "uint16"), ("int8", "uint8"))
+
+
+def bitcast(net: Net) -> Tensor:
+    """Any of the types of a size as any other. Bits of floats are those of numbers and of infinities."""
+    types = net.draw(st.sampled_from(_SAME_BITS))
+    source, target = (net.draw(st.sampled_from(types)) for _ in range(2))
+    bits = whole_range(net, net.draw(_SHAPE), types[-1])
+    if "float32" in types:
+        bits = np.where(bits & 0x7F800000 == 0x7F800000, 0x7F800000, bits).astype(types[-1])
+    x = net.input(bits.view(source))
+    value = np.asarray(x.value, source).view(target)
+    result = net.op("BITCAST", [x], exact(value), dtype=target)
+    net.output(result)
+    back = net.op("BITCAST", [result], np.asarray(value).view(types[1]), dtype=types[1])
+    return small(net, back)
+
+
 _BOTH = ("int64", "uint32")
 
 # Operators that LiteRT has for these types, and others.
@@ -244,5 +262,6 @@ ROWS: tuple[Row, ...] = (
     Row("gather_whole_range", "GATHER", gather, EXACT),
     Row("transpose_whole_range", "TRANSPOSE", transpose, EXACT),
     Row("select_v2_whole_range", "SELECT_V2", select, EXACT),
+    Row("bitcast", "BITCAST", bitcast, EXACT),
     Row("cast_at_limits", "CAST", cast, EXACT),
 )

@@ -16,6 +16,11 @@ from tflgpu.ops.image.detection import AnchoredBoxes, Suppress
 # Rough operations for each candidate: a heap is made of them, and some are compared with what was found.
 COST = 32
 
+# Of the digits by which the GPU's kernel selects candidates: a work-group goes through the counts of one.
+DIGIT_BITS = 6
+
+SCORE_BITS = 32
+
 
 @dataclass(frozen=True, kw_only=True)
 class AnchoredBoxesParameters(ItemParameters, template="portable/detection/anchored_boxes"):
@@ -39,8 +44,8 @@ def anchored_boxes(request: Request) -> Kernel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SuppressParameters(Parameters, template="portable/detection/suppress"):
-    """Parameters of ``templates/portable/detection/suppress.cl.j2``."""
+class SuppressionParameters(Parameters):
+    """What all templates of non-maximum suppression see."""
 
     count: int
     candidates: int
@@ -48,8 +53,6 @@ class SuppressParameters(Parameters, template="portable/detection/suppress"):
     first: int
     overlap: float
     least: float
-    soft: bool
-    spread: float
     detects: bool
     absent_place: float
     absent_score: float
@@ -62,13 +65,35 @@ class SuppressParameters(Parameters, template="portable/detection/suppress"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SuppressInOrderParameters(SuppressParameters, ItemParameters, template="portable/detection/suppress_in_order"):
+class SuppressInOrderParameters(SuppressionParameters, ItemParameters, template="portable/detection/suppress_in_order"):
     """Parameters of ``templates/portable/detection/suppress_in_order.cl.j2``."""
+
+    soft: bool
+    spread: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuppressParameters(SuppressionParameters, template="portable/detection/suppress"):
+    """Parameters of ``templates/portable/detection/suppress.cl.j2``."""
+
+    spread: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuppressInBatchesParameters(SuppressionParameters, template="portable/detection/suppress_in_batches"):
+    """Parameters of ``templates/portable/detection/suppress_in_batches.cl.j2``."""
+
+    place_bits: int
+    digit_bits: int
+    top_digit: int
 
 
 @PORTABLE.lowering("suppress")
 def suppress(request: Request) -> Kernel:
-    """The work-items of a group share a row of scores. A work-item that is alone goes through it in order."""
+    """The work-items of a group share a row of scores. A work-item that is alone goes through it in order.
+
+    Where overlaps lower scores, each box that is found takes a pass over all candidates; else few are looked at.
+    """
     attributes, scores, boxes, target = request.node.attributes, request.input(0), request.input(1), request.target
     assert isinstance(attributes, Suppress)
     values: dict[str, Any] = {
@@ -78,8 +103,6 @@ def suppress(request: Request) -> Kernel:
         "first": attributes.first,
         "overlap": attributes.overlap,
         "least": attributes.score,
-        "soft": attributes.sigma > 0,
-        "spread": -0.5 / attributes.sigma if attributes.sigma else 0.0,
         "detects": attributes.detects,
         "absent_place": attributes.absent[0],
         "absent_score": attributes.absent[1],
@@ -90,18 +113,29 @@ def suppress(request: Request) -> Kernel:
         "scores": scores,
         "boxes": boxes,
     }
+    spread = -0.5 / attributes.sigma if attributes.sigma else 0.0
     arguments = request.activation("scores", 0), request.activation("boxes", 1)
     size = target.local_size
     if target.executor == "launch" and attributes.boxes >= LONG * size:
         size = replace(target, group=LARGE_GROUP).local_size
-    if target.family != "gpu" or size < 2 or size & (size - 1) or not fits_local(target, size):
-        return item_kernel(
-            request, SuppressInOrderParameters(**values), arguments, COST * attributes.boxes, items=attributes.rows
+    batches = _batches_vec4s(size)
+    if target.family != "gpu" or size < 2 or size & (size - 1) or not fits_local(target, batches):
+        in_order = SuppressInOrderParameters(**values, soft=attributes.sigma > 0, spread=spread)
+        return item_kernel(request, in_order, arguments, COST * attributes.boxes, items=attributes.rows)
+    parameters: Parameters
+    if attributes.sigma > 0:
+        parameters, workspace = SuppressParameters(**values, spread=spread), shared_workspace(size, size, 1)
+    else:
+        place_bits = (attributes.boxes - 1).bit_length()
+        top_digit = (SCORE_BITS + place_bits - 1) // DIGIT_BITS * DIGIT_BITS
+        parameters = SuppressInBatchesParameters(
+            **values, place_bits=place_bits, digit_bits=DIGIT_BITS, top_digit=top_digit
         )
-    return Kernel(
-        SuppressParameters(**values),
-        arguments,
-        tiles=attributes.rows,
-        local_size=size,
-        workspace=shared_workspace(size, size, 1),
-    )
+        workspace = batches
+    return Kernel(parameters, arguments, tiles=attributes.rows, local_size=size, workspace=workspace)
+
+
+def _batches_vec4s(size: int) -> int:
+    """Local memory for batches of ``size`` candidates: a box and two keys for each, and words of bits and counts."""
+    words = -(-size // 32) + 1 + (1 << DIGIT_BITS)
+    return 2 * size + -(-words // 4)

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
-from tflgpu.ops.arithmetic import elementwise, logic, lookup, matmul, normalization, reduction, scan, spectrum
+from tflgpu.ops.arithmetic import (
+    elementwise,
+    logic,
+    lookup,
+    matmul,
+    normalization,
+    reduction,
+    scan,
+    spectrum,
+    stablehlo,
+)
 
-__all__ = ["elementwise", "logic", "lookup", "matmul", "normalization", "reduction", "scan", "spectrum"]
+__all__ = ["elementwise", "logic", "lookup", "matmul", "normalization", "reduction", "scan", "spectrum", "stablehlo"]

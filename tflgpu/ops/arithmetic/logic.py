@@ -133,6 +133,38 @@ def _cast_reasons(site: Site) -> Iterator[str]:
         yield f"it converts to {site.output_types[0]}; only {', '.join(sorted(ANY))} are supported"
 
 
+# Functions of epilogue ops that keep all bits, of types of one size.
+_SAME_BITS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("float32", "int32"): ("bits_of_float",),
+    ("float32", "uint32"): ("bits_of_float", "to_uint"),
+    ("int32", "float32"): ("float_of_bits",),
+    ("int32", "uint32"): ("to_uint",),
+    ("uint32", "float32"): ("to_int", "float_of_bits"),
+    ("uint32", "int32"): ("to_int",),
+    ("int16", "uint16"): ("to_uint16",),
+    ("uint16", "int16"): ("to_int16",),
+    ("int8", "uint8"): ("to_uint8",),
+    ("uint8", "int8"): ("to_int8",),
+}
+
+
+def _bitcast_reasons(site: Site) -> Iterator[str]:
+    source, target = site.input(0).dtype, site.output_types[0]
+    if site.input_grids[0] or site.output_grids[0]:
+        yield "its input or output is quantized, and the device does not store its bits"
+    elif source != target and (source, target) not in _SAME_BITS:
+        yield f"it reads {source} as {target}; only {', '.join(f'{a} as {b}' for a, b in _SAME_BITS)} are supported"
+
+
+@declare("BITCAST", versions=1, inputs=1, types=ANY, reasons=_bitcast_reasons)
+def bitcast(site: Site, emit: Emitter) -> Tensor:
+    """The same bits as another element type."""
+    x, target = site.input(0), site.output_types[0]
+    emit.keep(x)
+    epilogue = tuple(EpilogueOp(f, (Value(i),)) for i, f in enumerate(_SAME_BITS.get((x.dtype, target), ())))
+    return emit.node("map", [x], x.shape, epilogue=epilogue, dtype=target, precise=True)
+
+
 @declare("CAST", versions=9, inputs=1, types=ANY, reasons=_cast_reasons)
 def cast(site: Site, emit: Emitter) -> Tensor:
     """The output tensor has the target type: old converters did not set the types in the options."""
