@@ -22,6 +22,7 @@ from tests.drivers.debian import fetch, inside
 from tflgpu.codegen.persistent_kernel import PERSISTENT
 
 RELEASE = "sid"
+LONGEST = 900  # seconds of one program
 
 
 @dataclass(frozen=True)
@@ -224,7 +225,10 @@ def _with_kernels(ptx: str, group_sizes: dict[str, int]) -> str:
 
 
 def _run(root: Path, command: Sequence[str]) -> str:
-    done = subprocess.run(inside(root, command), capture_output=True, text=True, check=False, timeout=900)
+    try:
+        done = subprocess.run(inside(root, command), capture_output=True, text=True, check=False, timeout=LONGEST)
+    except subprocess.TimeoutExpired as error:
+        raise ValueError(f"{' '.join(command)}\ntook more than {LONGEST} s") from error
     if done.returncode:
         raise ValueError(f"{' '.join(command)}\n{(done.stdout + done.stderr)[-4000:]}")
     return done.stdout + done.stderr

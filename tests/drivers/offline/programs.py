@@ -65,13 +65,17 @@ CHIPS = (
 
 # Device and template of kernels that spill, with the reason why they may.
 SPILLS = {
+    ("iris-xe", "gpu_convolution"): "4 to 20 bytes in fp32, at 128 registers, of four layers of two models",
     ("arc-a770", "gpu_depthwise_window"): "76 bytes in fp16, of windows of 31 taps",
     ("radeon-rx-6800", "gpu_depthwise_columns"): "48 and 244 bytes in fp32, of two layers of selfie_segmenter",
     ("radeon-rx-7900-xtx", "rows_attention"): "124 bytes in fp32, of 1,024 that a work-item has",
     ("radeon-rx-9070-xt", "rows_attention"): "136 bytes in fp32, likewise",
     ("radeon-rx-9070-xt", "gpu_depthwise_columns"): "60 bytes in fp32, of a layer of selfie_segmenter",
-    ("t4", PERSISTENT): "44 and 48 bytes in fp32, where depthwise columns have 254 registers as kernels of their own",
-    ("h100", "portable_pool"): "4 bytes in fp32, around the call of an exact square root",
+    ("t4", PERSISTENT): "16 to 48 bytes at 255 registers, where depthwise columns alone have 254",
+    ("a100", "mma_gemm_direct"): "4 bytes in fp16: ptxas keeps to 72 registers",
+    ("a100", PERSISTENT): "240 bytes at 255 registers, of the quantized MobileNetV2 in fp16; none on sm_86",
+    ("h100", "portable_pool"): "4 bytes in fp32: ptxas keeps to 32 registers",
+    ("h100", PERSISTENT): "236 bytes at 255 registers, of the quantized MobileNetV2 in fp32",
 }
 
 
