@@ -90,6 +90,7 @@ WITHOUT_DEVICE = (
     "tests/plan/test_arena.py",
     "tests/plan/test_barrier_intervals.py",
     "tests/plan/test_caches.py",
+    "tests/plan/test_gpu_generations.py",
     "tests/plan/test_group_sizes.py",
     "tests/plan/test_large_sums.py",
     "tests/plan/test_planned_limits.py",

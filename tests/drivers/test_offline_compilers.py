@@ -1,5 +1,7 @@
-"""A sample of what the compilers of Intel's and AMD's GPUs make of the kernels; ``python -m tests.drivers.offline`` has
-everything."""
+"""A sample of what the compilers of Intel's, AMD's and NVIDIA's GPUs make of the kernels.
+
+``python -m tests.drivers.offline`` has everything.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.drivers.debian import FOLDER
-from tests.drivers.offline.compilers import compilers_root
+from tests.drivers.offline.compilers import Nvidia, compilers_root
 from tests.drivers.offline.programs import CHIPS, SPILLS, Chip, case_programs, compiled, sources
 
 pytestmark = pytest.mark.full("compilers that are not everywhere")
 
-SAMPLED = ("arc-a770", "radeon-rx-7900-xtx")
+SAMPLED = ("arc-a770", "radeon-rx-7900-xtx", "a100")
 CASES = ("convolutions", "attentions", "softmaxes")
 MODELS = ("mobilenet_v1_0.25_224_1_default_1", "trained_lstm")
 
@@ -30,6 +32,8 @@ def root() -> Path:
 @pytest.mark.parametrize("chip", [chip for chip in CHIPS if chip.model in SAMPLED], ids=lambda chip: chip.model)
 def test_kernels_compile_without_spills(chip: Chip, root: Path, shared: Path, tmp_path: Path) -> None:
     """Those that do spill are listed with a reason."""
+    if isinstance(chip.compiler, Nvidia) and not (root / Nvidia.assembler).exists():
+        pytest.skip("the CUDA wheel with ptxas is not there")
     programs = dict(case_programs(chip, "fp32", CASES))
     for model in MODELS:
         programs[model] = sources((shared / "models" / f"{model}.tflite").read_bytes(), chip, "fp16")

@@ -1,7 +1,8 @@
 """Compile for described GPUs with their makers' compilers: ``python -m tests.drivers.offline FOLDER [CHIP...]``.
 
 FOLDER gets the compilers, if it does not have them; with ``none`` that is all. Compiles every template's cases and
-eight models in each precision for each device, and prints a row of a table for each device, and what spills.
+eight models in each precision for each device, the models for each executor that may be the fastest there. Prints a row
+of a table for each device, and what spills.
 """
 
 from __future__ import annotations
@@ -13,19 +14,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.drivers.offline.compilers import CompiledKernel, compilers_root, fetch_compilers
-from tests.drivers.offline.programs import CHIPS, MODELS, PRECISIONS, Chip, case_programs, compiled, sources
+from tests.drivers.offline.programs import CHIPS, MODELS, Chip, case_programs, compiled, sources
+from tflgpu.codegen.persistent_kernel import PERSISTENT
 
 SHARED = Path(os.environ.get("TFLGPU_SHARED", Path(__file__).parents[3] / "../shared"))
 
 
 def programs(chip: Chip) -> Iterator[tuple[str, str]]:
     """Name and source of everything."""
-    for precision in PRECISIONS:
+    for precision in chip.precisions:
         for name, text in case_programs(chip, precision):
             yield f"{name}-{precision}", text
         for model in MODELS:
             data = (SHARED / "models" / f"{model}.tflite").read_bytes()
-            yield f"{model}-{precision}", sources(data, chip, precision)
+            for executor in chip.executors:
+                yield f"{model}-{executor}-{precision}", sources(data, chip, precision, executor)
 
 
 def tried(chip: Chip, root: Path) -> str:
@@ -42,9 +45,10 @@ def tried(chip: Chip, root: Path) -> str:
                 print(f"{chip.model} refuses {name}: {error}", flush=True)
                 continue
             for kernel in found:
-                if kernel.spilled and kernel.name not in kernels:
+                key = f"{name}-{kernel.name}" if kernel.template == PERSISTENT else kernel.name
+                if kernel.spilled and key not in kernels:
                     print(f"{chip.model}, {name}: {kernel}", flush=True)
-                kernels[kernel.name] = kernel
+                kernels[key] = kernel
     registers = sorted(kernel.registers for kernel in kernels.values())
     spilling = sum(kernel.spilled > 0 for kernel in kernels.values())
     waves = [kernel.occupancy for kernel in kernels.values() if kernel.occupancy is not None]

@@ -1,9 +1,16 @@
-"""Makers' OpenCL compilers of Debian, which compile without the device: what they say of kernels."""
+"""Makers' OpenCL compilers, which compile without the device: what they say of kernels.
+
+Those for Intel's and AMD's GPUs are packages of Debian. For NVIDIA's, LLVM of Debian makes PTX, and ptxas of a CUDA
+wheel makes machine code of it.
+"""
 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
+import sys
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +19,10 @@ from typing import Protocol
 import yaml
 
 from tests.drivers.debian import fetch, inside
+from tflgpu.codegen.persistent_kernel import PERSISTENT
 
 RELEASE = "sid"
+LONGEST = 900  # seconds of one program
 
 
 @dataclass(frozen=True)
@@ -35,8 +44,8 @@ class CompiledKernel:
 
     @property
     def template(self) -> str:
-        """The template that it was made from, as gpu_convolution."""
-        return self.name.rpartition("_")[0]
+        """The template that it was made from, as gpu_convolution; PERSISTENT for a kernel of many."""
+        return PERSISTENT if self.name.startswith(PERSISTENT) else self.name.rpartition("_")[0]
 
 
 class OfflineCompiler(Protocol):
@@ -115,9 +124,52 @@ class Amd:
         )
 
 
+class Nvidia:
+    """LLVM's OpenCL C to PTX, and NVIDIA's assembler, which chooses registers as its OpenCL driver does."""
+
+    packages = ("clang-21", "libclc-21")
+    wheel = "nvidia-cuda-nvcc==13.*"  # has sm_75 and all after it
+    assembler = "ptxas"
+
+    def compile(self, root: Path, source: Path, chip: str) -> list[CompiledKernel]:
+        """See :class:`OfflineCompiler`."""
+        (clang,) = root.glob("usr/lib/llvm-*/bin/clang")
+        library = root / "usr/lib/clc/nvptx64--nvidiacl.bc"
+        text, ptx = source.read_text(), source.with_suffix(".ptx")
+        whole = source.with_suffix(".whole.cl")
+        whole.write_text(_GLOBAL_OFFSET + text)
+        options = ["-x", "cl", "-cl-std=CL1.2", "-O3", "-w", "-cl-fp32-correctly-rounded-divide-sqrt", "-Dasm=__asm__"]
+        options += ["-target", "nvptx64-nvidia-nvcl", "-Xclang", "-target-cpu", "-Xclang", chip]
+        options += ["-Xclang", "-finclude-default-header"]
+        options += ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(library)]
+        _run(root, [str(clang), *options, "-S", "-o", str(ptx), str(whole)])
+        ptx.write_text(_with_kernels(ptx.read_text(), _group_sizes(text)))
+        command = [str(root / self.assembler), f"-arch={chip}", "-v", "-o", str(source.with_suffix(".cubin")), str(ptx)]
+        return [self._kernel(*found) for found in _PTXAS.findall(_run(root, command))]
+
+    def _kernel(self, name: str, stack: str, stores: str, facts: str) -> CompiledKernel:
+        numbers = {unit: int(number) for number, unit in re.findall(r"(\d+) (registers|bytes smem)", facts)}
+        spilled = int(stores)
+        private = max(0, int(stack) - spilled)
+        return CompiledKernel(name, numbers["registers"], spilled, private, numbers.get("bytes smem", 0), 32, None)
+
+
 def fetch_compilers(folder: Path) -> None:
-    """Download and unpack all compilers. Raises what :func:`tests.drivers.debian.fetch` raises."""
-    fetch(RELEASE, [*Intel.packages, *Amd.packages], folder / "offline")
+    """Download and unpack all compilers.
+
+    Raises what :func:`tests.drivers.debian.fetch` raises, and CalledProcessError if pip finds no CUDA wheel.
+    """
+    fetch(RELEASE, sorted({*Intel.packages, *Amd.packages, *Nvidia.packages}), folder / "offline")
+    wheels = folder / "offline/wheels"
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(wheels), Nvidia.wheel]
+    subprocess.run(command, check=True)
+    (wheel,) = wheels.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/bin/ptxas"))
+        assembler = compilers_root(folder) / Nvidia.assembler
+        assembler.write_bytes(archive.read(name))
+    assembler.chmod(0o755)
+    shutil.rmtree(wheels)
 
 
 def compilers_root(folder: Path) -> Path:
@@ -137,7 +189,46 @@ def _occupancies(assembly: str) -> dict[str, int]:
     return found
 
 
-def _run(root: Path, command: Sequence[str]) -> None:
-    done = subprocess.run(inside(root, command), capture_output=True, text=True, check=False, timeout=300)
+# NVIDIA's driver keeps the offset in this register; libclc has no such function.
+_GLOBAL_OFFSET = """size_t __attribute__((overloadable, const)) get_global_offset(uint dimension) {
+  uint offset;
+  asm("mov.b32 %0, %%envreg3;" : "=r"(offset));
+  return offset;
+}
+"""
+
+# Name, stack, spill stores, and the rest of what ptxas -v says of a kernel.
+_PTXAS = re.compile(
+    r"Compiling entry function '(\w+)'.*\n.*Function properties.*\n\s*(\d+) bytes stack frame, (\d+) bytes spill stores"
+    r".*\n(.*Used .*)"
+)
+
+_STUB = "__clang_ocl_kern_imp_"
+
+
+def _group_sizes(source: str) -> dict[str, int]:
+    """Work-items of a group by kernel."""
+    found = re.findall(r"reqd_work_group_size\((\d+), 1, 1\)\)\)\s+void (\w+)\(", source)
+    return {name: int(items) for items, name in found}
+
+
+def _with_kernels(ptx: str, group_sizes: dict[str, int]) -> str:
+    """PTX of LLVM 21 whose kernels are complete.
+
+    LLVM 21 compiles each kernel as one of another name, and the kernel itself, which calls that one, as an empty one.
+    It also drops the size of work-groups, by which ptxas bounds registers.
+    """
+    ptx = re.sub(r"\.entry (?!__clang)\w+\([^)]*\)\s*\{\s*\}", "", ptx)
+    for name, items in group_sizes.items():
+        ptx = re.sub(rf"(\.entry ){_STUB}({name}\([^)]*\))", rf"\1\2\n.reqntid {items}, 1, 1", ptx, count=1)
+    return ptx
+
+
+def _run(root: Path, command: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(inside(root, command), capture_output=True, text=True, check=False, timeout=LONGEST)
+    except subprocess.TimeoutExpired as error:
+        raise ValueError(f"{' '.join(command)}\ntook more than {LONGEST} s") from error
     if done.returncode:
         raise ValueError(f"{' '.join(command)}\n{(done.stdout + done.stderr)[-4000:]}")
+    return done.stdout + done.stderr

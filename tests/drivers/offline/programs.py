@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.drivers.offline.compilers import Amd, CompiledKernel, Intel, OfflineCompiler
+from tests.drivers.offline.compilers import Amd, CompiledKernel, Intel, Nvidia, OfflineCompiler
 from tests.support.fixed_cases import fixed_cases
-from tflgpu.codegen.render import render
-from tflgpu.compiler import plan_model
+from tflgpu.artifact.artifact import pieces_of
+from tflgpu.codegen.persistent_kernel import PERSISTENT
+from tflgpu.compiler import compile_model
 from tflgpu.measure.device_model_files import device_model
 from tflgpu.options import options_of
 
@@ -34,6 +35,16 @@ class Chip:
     compiler: OfflineCompiler
     name: str
 
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """Those that the device has."""
+        return PRECISIONS if device_model(self.model).device.limits.half_arithmetic else PRECISIONS[:2]
+
+    @property
+    def executors(self) -> tuple[str, ...]:
+        """Those that may be the fastest there."""
+        return ("launch", "persistent") if device_model(self.model).device.executor == "auto" else ("launch",)
+
 
 CHIPS = (
     Chip("iris-xe", Intel(), "tgllp"),
@@ -43,23 +54,37 @@ CHIPS = (
     Chip("radeon-rx-7900-xtx", Amd(), "gfx1100"),
     Chip("radeon-rx-9070-xt", Amd(), "gfx1201"),
     Chip("instinct-mi300x", Amd(), "gfx942"),
+    Chip("t4", Nvidia(), "sm_75"),
+    Chip("a100", Nvidia(), "sm_80"),
+    Chip("rtx-3090", Nvidia(), "sm_86"),
+    Chip("rtx-4090", Nvidia(), "sm_89"),
+    Chip("h100", Nvidia(), "sm_90"),
+    Chip("b200", Nvidia(), "sm_100"),
+    Chip("rtx-5090", Nvidia(), "sm_120"),
 )
 
 # Device and template of kernels that spill, with the reason why they may.
 SPILLS = {
+    ("iris-xe", "gpu_convolution"): "4 to 20 bytes in fp32, at 128 registers, of four layers of two models",
     ("arc-a770", "gpu_depthwise_window"): "76 bytes in fp16, of windows of 31 taps",
     ("radeon-rx-6800", "gpu_depthwise_columns"): "48 and 244 bytes in fp32, of two layers of selfie_segmenter",
     ("radeon-rx-7900-xtx", "rows_attention"): "124 bytes in fp32, of 1,024 that a work-item has",
     ("radeon-rx-9070-xt", "rows_attention"): "136 bytes in fp32, likewise",
     ("radeon-rx-9070-xt", "gpu_depthwise_columns"): "60 bytes in fp32, of a layer of selfie_segmenter",
+    ("t4", PERSISTENT): "16 to 48 bytes at 255 registers, where depthwise columns alone have 254",
+    ("a100", "mma_gemm_direct"): "4 bytes in fp16: ptxas keeps to 72 registers",
+    ("a100", PERSISTENT): "240 bytes at 255 registers, of the quantized MobileNetV2 in fp16; none on sm_86",
+    ("h100", "portable_pool"): "4 bytes in fp32: ptxas keeps to 32 registers",
+    ("h100", PERSISTENT): "236 bytes at 255 registers, of the quantized MobileNetV2 in fp32",
 }
 
 
-def sources(model: bytes, chip: Chip, precision: str) -> str:
-    """The program of a model's kernels, a launch for each."""
-    options = options_of({"precision": precision, "executor": "launch", "fallback": "forbid"})
-    _, plan = plan_model(model, options, device_model(chip.model).target(options))
-    return render(plan).text
+def sources(model: bytes, chip: Chip, precision: str, executor: str = "launch") -> str:
+    """The program of a model."""
+    options = options_of({"precision": precision, "executor": executor, "fallback": "forbid"})
+    (artifact,) = compile_model(model, options, device_model(chip.model).target(options))
+    (program,) = (piece for partition in artifact.partitions for piece in pieces_of(partition))
+    return program.source
 
 
 def case_programs(chip: Chip, precision: str, names: Collection[str] = ()) -> Iterator[tuple[str, str]]:
