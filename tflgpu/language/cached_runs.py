@@ -12,7 +12,6 @@ import tflgpu
 from tflgpu.errors import CacheMissError, UnsupportedError
 from tflgpu.language.language_steps import DECODE, LanguageSteps
 from tflgpu.model.tensor_info import SignatureInfo
-from tflgpu.runtime.bindings import bindings_of
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -44,7 +43,9 @@ class SessionRuns:
     ) -> None:
         caches = {name: name for name in steps.decode.caches}
         interface = replace(options.interface, signature=DECODE)
-        bound = replace(interface, bound=bindings_of(signatures, caches)[DECODE].pairs or None)
+        inputs = next(signature.inputs for signature in signatures if signature.key == DECODE)
+        on_device = {i.name for i in inputs if i.name in caches and not i.free_axes and i.quantization is None}
+        bound = replace(interface, bound={name: name for name in caches if name in on_device} or None)
         try:
             self._model = tflgpu.compile(model, replace(options, interface=bound))
         except (UnsupportedError, CacheMissError):  # a part of it runs on the CPU, or the cache has it without states
