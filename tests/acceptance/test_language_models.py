@@ -19,6 +19,8 @@ from tests.quick import on_first_runtime
 from tflgpu.model.quantization import dequantized, is_quantized
 from tflgpu.model.reader import read_model
 from tflgpu.options import Interface, Options, Precision
+from tflgpu.runtime.instance import Instance
+from tflgpu.target import Target
 
 TOKENS, PLACES = 150, 100
 STEPS = 64
@@ -131,3 +133,28 @@ def test_prefill_and_decode(
         judge = litert_answers(float_twin(path, folder / "decoder_float.tflite", tmp_path))
         assert error(answers, judge) > tolerance  # else the judge would not be needed
     assert error(found, judge) <= tolerance
+
+
+@pytest.mark.quick(when=lambda decoder, device_name: decoder.name == "float" and on_first_runtime(device_name))
+@pytest.mark.parametrize("decoder", DECODERS, ids=str)
+def test_signatures_share_weights(
+    decoder: Decoder, device_name: str, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CPUs read weights in the same form in prefill and decode: of the constants, prefill has at most 5% of its own.
+
+    Caches have no room for them, as for those of large models.
+    """
+    monkeypatch.setattr(Target, "caches_hold", lambda target, constant_bytes: False)
+    monkeypatch.setattr(Instance, "release_constants", lambda _: None)
+    options = Options(device=device_name, cache="off", fallback="forbid", interface=Interface(signature="decode"))
+    with tflgpu.compile(shared / f"language/decoder_{decoder.name}.tflite", options) as decode:
+        if decode.device.type != "cpu":
+            pytest.skip("GPUs read the weights of few rows in another form")
+        own, more = map(constant_bytes, (decode, decode.signatures["prefill"]))
+    assert more <= 0.05 * (own + more)
+
+
+def constant_bytes(model: tflgpu.CompiledModel) -> int:
+    """What a signature has on the device beside what it shares."""
+    buffers = (buffer for piece in model._artifact.pieces for buffer in piece.executable.buffers)
+    return sum(buffer.bytes for buffer in buffers if buffer.data is not None)

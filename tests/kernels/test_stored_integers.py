@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -93,13 +93,51 @@ def test_layers_are_right(
         check(found, expected, precision)
 
 
+CPU = Target(family="cpu", compute_units=2, storage="float", limits=Limits(vector_width=8))
+
+MANY_ROWS = (
+    Layer(31, 300, 70, 8),
+    Layer(100, 129, 33, 4),
+    Layer(23, 192, 130, 4, block=32),
+    Layer(40, 4096, 17, 8),
+    Layer(40, 4800, 17, 8),
+)
+
+
+@pytest.mark.quick(when=lambda case, device_name: case == MANY_ROWS[2] and on_first_runtime(device_name))
+@pytest.mark.usefixtures("far_weights")
+@pytest.mark.parametrize("case", MANY_ROWS, ids=str)
+def test_many_rows_unpack_weights_once_for_a_tile(case: Layer, device_name: str) -> None:
+    model, x, expected = drawn(case)
+    for precision in ("fp32", "fp16"):
+        options = tflgpu.Options(device=device_name, precision=precision, cache="off", fallback="forbid")
+        with tflgpu.compile(model, options) as compiled:
+            if compiled.device.type == "cpu":
+                assert ("unpacked[" in compiled.source) == (case.depth <= 4096)
+            (found,) = compiled.run([x]).values()
+        check(found, expected, precision)
+
+
+@pytest.mark.parametrize("width", [8, 16])
+@pytest.mark.parametrize("storage", ["float", "half"])
+@pytest.mark.parametrize(("bits", "block"), [(8, 0), (4, 32)])
+def test_cpus_read_the_same_weights_for_all_numbers_of_rows(
+    bits: int, block: int, storage: Literal["float", "half"], width: Literal[8, 16]
+) -> None:
+    """So that signatures share them."""
+    target = replace(CPU, storage=storage, limits=Limits(vector_width=width))
+    found = set[bytes]()
+    for rows in (1, 2, 7, 20, 128):
+        weights = draw(np.random.default_rng(0), (1456, 1024), bits, block)
+        arguments = [a for k in plan_of(layer(weights, rows, None), target).kernels for a in k.arguments]
+        found.add(b"".join(a.data.tobytes() for a in arguments if a.name in ("weights", "scales")))
+    assert len(found) == 1
+
+
 def stored(model: bytes, target: Target) -> list[tuple[str, int]]:
     """The types of weights, and their bytes."""
     arguments = [a for k in plan_of(model, target).kernels for a in k.arguments if a.name in ("weights", "right")]
     return [(a.type, a.bytes) for a in arguments]
-
-
-CPU = Target(family="cpu", compute_units=2, storage="float", limits=Limits(vector_width=8))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +146,7 @@ CPU = Target(family="cpu", compute_units=2, storage="float", limits=Limits(vecto
         (1, 8, 0, ("char", 1)),
         (1, 4, 0, ("char", 1 / 2)),
         (4, 4, 128, ("char", 1 / 2)),
-        (128, 8, 0, ("float", 4)),
+        (128, 8, 0, ("char", 1)),
     ],
 )
 def test_weights_are_packed_where_memory_decides(rows: int, bits: int, block: int, expected: tuple[str, float]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from math import prod
 
 from tflgpu.errors import ModelError
-from tflgpu.model.model import FileTensor, Model, Signature
+from tflgpu.model.tensor_info import SignatureInfo
 
 # The names that converters give to inputs and outputs.
 TOKENS, POSITIONS, MASKS, SCORES = ("tokens", "token_ids"), ("input_pos", "positions"), ("mask", "attn_mask"), "logits"
@@ -44,49 +46,44 @@ class LanguageSteps:
     vocabulary: int
 
 
-def language_steps(model: Model) -> LanguageSteps:
-    """The signatures of a model. Raises ModelError for a model that is no language model."""
-    known = {signature.key: signature for signature in model.signatures}
+def language_steps(signatures: Iterable[SignatureInfo]) -> LanguageSteps:
+    """What a file's signatures take. Raises ModelError for those of a model that is no language model."""
+    known = {signature.key: signature for signature in signatures if signature.key is not None}
     if DECODE not in known:
         listed = ", ".join(map(repr, known)) or "none"
         raise ModelError(f"a language model has the signature {DECODE!r}; this model has: {listed}")
-    decode = _step(model, known[DECODE])
+    decode = _step(DECODE, known[DECODE])
     if decode.size != 1:
         raise ModelError(f"the signature {DECODE!r} takes {decode.size} tokens; one was expected")
-    if SCORES not in known[DECODE].outputs:
+    scores = next((info for info in known[DECODE].outputs if info.name == SCORES), None)
+    if scores is None:
         raise ModelError(f"the signature {DECODE!r} has no output {SCORES!r}")
     if not decode.caches:
         raise ModelError(f"the signature {DECODE!r} has no cache: no input has the name of an output")
     prefills = [
-        _step(model, signature)
+        _step(key, signature)
         for key, signature in known.items()
         if (key == PREFILL or key.removeprefix(f"{PREFILL}_").isdecimal()) and key != DECODE
     ]
     for step in prefills:
         if set(step.caches) != set(decode.caches):
             raise ModelError(f"the signatures {step.signature!r} and {DECODE!r} have different caches")
-    cache = _tensor(model, known[DECODE], decode.caches[0])
-    scores = model.subgraphs[known[DECODE].subgraph].tensors[known[DECODE].outputs[SCORES]]
+    cache = next(info for info in known[DECODE].inputs if info.name == decode.caches[0])
     # Caches are [batch, places, heads, size] or [batch, heads, places, size], with more places than heads.
     cache_size = max(cache.shape[1:3], default=0)
     return LanguageSteps(decode, tuple(sorted(prefills, key=lambda step: step.size)), cache_size, scores.shape[-1])
 
 
-def _step(model: Model, signature: Signature) -> Step:
-    caches = tuple(sorted(signature.inputs.keys() & signature.outputs.keys()))
-    rest = {name for name in signature.inputs if name not in caches}
+def _step(key: str, signature: SignatureInfo) -> Step:
+    inputs = {info.name: info for info in signature.inputs}
+    caches = tuple(sorted(inputs.keys() & {info.name for info in signature.outputs}))
+    rest = {name for name in inputs if name not in caches}
     tokens, positions, mask = (next((n for n in names if n in rest), None) for names in (TOKENS, POSITIONS, MASKS))
     strange = rest - {tokens, positions, mask}
     if tokens is None or positions is None or strange:
         names = ", ".join(sorted(rest)) or "none"
         raise ModelError(
-            f"the signature {signature.key!r} has the inputs {names} beside its cache; tokens "
-            "and positions were expected"
+            f"the signature {key!r} has the inputs {names} beside its cache; tokens and positions were expected"
         )
-    dtype = "bool" if mask is None else _tensor(model, signature, mask).dtype
-    size = _tensor(model, signature, tokens).size
-    return Step(signature.key, size, tokens, positions, mask, dtype, caches)
-
-
-def _tensor(model: Model, signature: Signature, name: str) -> FileTensor:
-    return model.subgraphs[signature.subgraph].tensors[signature.inputs[name]]
+    dtype = "bool" if mask is None else inputs[mask].dtype
+    return Step(key, prod(inputs[tokens].shape), tokens, positions, mask, dtype, caches)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import tflgpu
 from tflgpu.language.cached_runs import CachedRuns, SessionRuns
 from tflgpu.language.language_steps import SCORES, LanguageSteps, Step, language_steps
-from tflgpu.model.reader import read_model
+from tflgpu.model.reader import read_signatures
 
 # What a mask of floats has for a place that is not seen: large, and yet a number in half precision.
 _UNSEEN = -45824.0
@@ -54,8 +54,9 @@ class TokenDecoder:
             DeviceError: There is no fitting device.
             BuildError: The device's compiler fails.
         """
-        steps = language_steps(read_model(model))
-        return cls(steps, SessionRuns(model, options or tflgpu.Options(), steps))
+        signatures = read_signatures(model)
+        steps = language_steps(signatures)
+        return cls(steps, SessionRuns(model, options or tflgpu.Options(), steps, signatures))
 
     def prepare(self, count: int) -> None:
         """Compile what reading ``count`` tokens takes, so that :meth:`read` does not wait for it.

@@ -7,10 +7,10 @@ file can make it raise almost any error. Every such error becomes a :class:`Mode
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from math import isfinite, prod
-from typing import Any
+from math import prod
+from typing import Any, TypeVar
 
 import numpy as np
 import tflite
@@ -32,10 +32,12 @@ from tflgpu.model.constants.sparsity import StoredForm, densify, stored_form
 from tflgpu.model.constants.stored_bytes import buffer_bytes, stored_bytes
 from tflgpu.model.model import DTYPES, NUMPY_TYPES, Array, FileTensor, Model, Operator, Signature, Subgraph, itemsize
 from tflgpu.model.operator_options import read_options
-from tflgpu.model.tensor_info import Quantization
+from tflgpu.model.tensor_info import Quantization, SignatureInfo, TensorInfo
 from tflgpu.model.text import decoded
 
 Buffer = bytes | bytearray | memoryview
+
+Read = TypeVar("Read")
 
 IDENTIFIER = b"TFL3"
 
@@ -51,6 +53,18 @@ def read_model(data: Buffer) -> Model:
 
     Raises ModelError, which says what is wrong and what was expected.
     """
+    return _read(data, _Reader.model)
+
+
+def read_signatures(data: Buffer) -> tuple[SignatureInfo, ...]:
+    """The signatures of a file with the shapes that it declares. Nothing else is read, or checked.
+
+    Raises ModelError, as :func:`read_model` does.
+    """
+    return _read(data, _Reader.signatures)
+
+
+def _read(data: Buffer, part: Callable[[_Reader], Read]) -> Read:
     head = bytes(data[:8])
     if len(data) == 0:
         raise ModelError("the model is empty (0 bytes); a .tflite file was expected")
@@ -60,7 +74,7 @@ def read_model(data: Buffer) -> Model:
             f"{IDENTIFIER!r} belongs"
         )
     try:
-        return _Reader(data).model()
+        return part(_Reader(data))
     except DECODER_FAILURES as failure:
         raise ModelError(
             f"the model is damaged: an offset or length in its {len(data)} bytes points to a wrong place "
@@ -94,6 +108,21 @@ class _Reader:
         signatures = tuple(self._signature(s, subgraphs) for s in self.each(self.file, "SignatureDefs"))
         return Model(subgraphs, signatures, decoded(self.file.Description()))
 
+    def signatures(self) -> tuple[SignatureInfo, ...]:
+        return tuple(map(self._signature_info, self.each(self.file, "SignatureDefs")))
+
+    def _signature_info(self, signature: Any) -> SignatureInfo:
+        key, index = decoded(signature.SignatureKey()), signature.SubgraphIndex()
+        if index >= self.file.SubgraphsLength():
+            raise ModelError(f"signature {key!r} refers to subgraph {index} of {self.file.SubgraphsLength()}")
+        tensors, sides = tuple(self.each(self.file.Subgraphs(index), "Tensors")), list[tuple[TensorInfo, ...]]()
+        for side in ("Inputs", "Outputs"):
+            named = [(decoded(m.Name()), int(m.TensorIndex())) for m in self.each(signature, side)]
+            if strange := sorted(t for _, t in named if t >= len(tensors)):
+                raise ModelError(f"signature {key!r} names tensors {strange}, but there are {len(tensors)} tensors")
+            sides.append(tuple(_tensor_info(name, tensors[t]) for name, t in named))
+        return SignatureInfo(key, *sides)
+
     def _code(self, code: Any) -> tuple[str, int, bool]:
         # Files before schema 3a have only the 8-bit field. Later files fill both fields, or only the wide one.
         number = max(_wide_code(code), code.DeprecatedBuiltinCode())
@@ -124,16 +153,9 @@ class _Reader:
         return result
 
     def _tensor(self, index: int, tensor: Any) -> FileTensor:
-        shape = _ints(tensor.ShapeAsNumpy())
-        signature = _ints(tensor.ShapeSignatureAsNumpy())
-        dtype = DTYPES.get(tensor.Type())
-        where = f"tensor {index} {decoded(tensor.Name())!r}"
-        if dtype is None:
-            raise ModelError(f"{where} has element type {tensor.Type()}, which the schema does not know")
-        if len(shape) > MAX_RANK or any(d < 0 for d in shape):
-            raise ModelError(
-                f"{where} has shape {list(shape)}; at most {MAX_RANK} dimensions, none negative, were expected"
-            )
+        name = decoded(tensor.Name())
+        where = f"tensor {index} {name!r}"
+        shape, signature, dtype = _form(where, tensor)
         if prod(shape) * itemsize(dtype) > MAX_TENSOR_BYTES:
             raise ModelError(f"{where} of shape {list(shape)} would take more than {MAX_TENSOR_BYTES} bytes")
         if tensor.IsVariable() and dtype not in NUMPY_TYPES:
@@ -146,9 +168,9 @@ class _Reader:
             check_grid(where, dtype, quantization)
         return FileTensor(
             index,
-            decoded(tensor.Name()),
+            name,
             shape,
-            signature if len(signature) == len(shape) else shape,  # others are damaged, and LiteRT ignores them
+            signature,
             dtype,
             data,
             quantization,
@@ -248,12 +270,35 @@ def _check_order(index: int, subgraph: Subgraph) -> None:
         raise ModelError(f"subgraph {index} has output tensors {missing} that no operator writes")
 
 
+def _form(where: str, tensor: Any) -> tuple[Shape, Shape, str]:
+    """Shape, shape with -1 for what the file leaves open, and element type. Raises ModelError."""
+    shape = _ints(tensor.ShapeAsNumpy())
+    signature = _ints(tensor.ShapeSignatureAsNumpy())
+    dtype = DTYPES.get(tensor.Type())
+    if dtype is None:
+        raise ModelError(f"{where} has element type {tensor.Type()}, which the schema does not know")
+    if len(shape) > MAX_RANK or any(d < 0 for d in shape):
+        raise ModelError(
+            f"{where} has shape {list(shape)}; at most {MAX_RANK} dimensions, none negative, were expected"
+        )
+    # Signatures of other lengths are damaged, and LiteRT ignores them.
+    return shape, signature if len(signature) == len(shape) else shape, dtype
+
+
+def _tensor_info(name: str, tensor: Any) -> TensorInfo:
+    where = f"tensor {name!r}"
+    shape, signature, dtype = _form(where, tensor)
+    free_axes = tuple(axis for axis, size in enumerate(signature) if size == -1)
+    return TensorInfo(name, shape, dtype, _quantization(where, tensor.Quantization(), shape), free_axes)
+
+
 def _quantization(where: str, table: Any, shape: Shape) -> Quantization | None:
     if table is None or table.ScaleLength() == 0:
         return None
-    scale, zero_point = tuple(map(float, table.ScaleAsNumpy())), _ints(table.ZeroPointAsNumpy()) or (0,)
+    scales = table.ScaleAsNumpy()
+    scale, zero_point = tuple(scales.tolist()), _ints(table.ZeroPointAsNumpy()) or (0,)
     axis = table.QuantizedDimension()
-    if not all(isfinite(s) and s >= 0 for s in scale):
+    if not (np.isfinite(scales) & (scales >= 0)).all():
         raise ModelError(f"{where} has scales {list(scale)[:8]}; finite numbers, none negative, were expected")
     if len(zero_point) == 1:
         zero_point *= len(scale)

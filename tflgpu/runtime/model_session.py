@@ -66,6 +66,22 @@ class ModelSession:
         """The inputs of a signature that are states."""
         return self._bindings[signature].reads
 
+    def prepare(self, signature: str | None) -> None:
+        """Compile a signature with the session's states, so that its first run does not wait for that.
+
+        Args:
+            signature: As of :meth:`run`.
+
+        Raises:
+            ValueError: There is no such signature, or the model or session is closed.
+            UnsupportedError: An operator cannot run on the device.
+            BuildError: The device's compiler fails.
+            RuntimeError: Another call of the session is under way.
+        """
+        with self._turn():
+            key, binding = self._binding(signature)
+            self._open_signature(key, binding.pairs)
+
     def run(
         self, signature: str | None, inputs: Mapping[str, Given], outputs: Outputs | None = None
     ) -> dict[str, Array]:
@@ -123,11 +139,7 @@ class ModelSession:
         self, signature: str | None, inputs: Mapping[str, Given], outputs: Outputs | None
     ) -> tuple[OpenSignature, SignatureBinding, dict[str, Given], list[HeldState]]:
         """What a run needs: its signature, all inputs, and the states on the device."""
-        key = self._own if signature is None else signature
-        binding = self._bindings.get(key)
-        if binding is None:
-            known = ", ".join(repr(known) for known in self._bindings)
-            raise ValueError(f"the model has no signature {key!r}; it has: {known}")
+        key, binding = self._binding(signature)
         _check_unbound("input", inputs, binding.reads)
         _check_unbound("output", outputs or {}, binding.writes)
         opened = self._open_signature(key, binding.pairs)
@@ -137,6 +149,14 @@ class ModelSession:
             if info.name in binding.reads:
                 given[info.name] = self._states[info.name].on_host(info.shape)
         return opened, binding, given, held
+
+    def _binding(self, signature: str | None) -> tuple[str | None, SignatureBinding]:
+        """A signature's key, and what it has of the states. Raises ValueError if there is none of that name."""
+        key = self._own if signature is None else signature
+        if key not in self._bindings:
+            known = ", ".join(repr(known) for known in self._bindings)
+            raise ValueError(f"the model has no signature {key!r}; it has: {known}")
+        return key, self._bindings[key]
 
     def _take(self, arrays: Mapping[str, Array], binding: SignatureBinding) -> None:
         """Let states have the values of bound outputs that came to the host."""

@@ -55,7 +55,7 @@ class Family(Generic[M]):
         with self._lock:
             self.check_open()
             first = self._first()
-            if key == self.own and not bound and first is not None:
+            if key == self.own and first is not None and (not bound or bound == self._options.interface.bound):
                 return first
             place = key, tuple(sorted((bound or {}).items()))
             if place not in self._others:

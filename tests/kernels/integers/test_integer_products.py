@@ -223,11 +223,12 @@ def test_each_block_multiplies_every_row_by_every_register(unit: str) -> None:
 
 
 def check_functions(of: IntegerUnit, functions: list[str]) -> None:
-    assert [f.split("(")[0] for f in functions] == [f"{rows}x{registers}" for rows, registers in of.shapes]
+    parts = [f"{rows}x{n}_of_{packed}" if packed > n else f"{rows}x{n}" for rows, n, packed in of.products]
+    assert [f.split("(")[0] for f in functions] == parts
     mnemonic = (
         of.multiply[0].format(weights=0, row=0, sum=0, product=0).split(" %%" if "%%" in of.multiply[0] else " v")[0]
     )
-    for (rows, registers), function in zip(of.shapes, functions, strict=True):
+    for (rows, registers, _), function in zip(of.products, functions, strict=True):
         lines = [line.strip().strip('"') for line in function.splitlines()]
         products = [line for line in lines if line.startswith(mnemonic + " ")]
         assert len(products) == rows * registers * 4 // of.inputs

@@ -30,6 +30,7 @@ from tests.runtime.sessions.decoders import (
     rows,
 )
 from tflgpu.compiled_model import CompiledModel as LitertModel
+from tflgpu.model.reader import read_signatures
 from tflgpu.tensor_buffer import TensorBuffer
 
 BIND = {"cache": "cache", "next_count": "count", "window": "window", "summary": "summary"}
@@ -110,6 +111,30 @@ def test_a_model_that_is_bound_keeps_states_between_its_runs(device_name: str) -
     hand = ByHand()
     hand.window[:] = 1
     check(model.signatures["decode"].enqueue([x, at(1)]).wait(), hand.run(x, 1))
+
+
+def test_a_model_that_is_compiled_with_its_states_is_the_one_that_sessions_run() -> None:
+    """A session prepares each signature once, with its states."""
+    bound = {"cache": "cache"}
+    interface = tflgpu.Interface(signature="decode", bound=bound)
+    model = tflgpu.compile(decoder(), tflgpu.Options(precision="fp32", cache="off", interface=interface))
+    session = model.session(bound)
+    session.prepare("decode")
+    assert model._family.models() == (model,)
+    session.prepare("prefill")
+    (other,) = (each for each in model._family.models() if each is not model)
+    window = np.zeros((FILLED, WIDTH), np.float32)
+    session.run("prefill", {"x": rows(0, FILLED), "position": at(0), "count": np.zeros((1, 3)), "window": window})
+    assert set(model._family.models()) == {model, other}
+    with pytest.raises(ValueError, match="no signature 'train'"):
+        session.prepare("train")
+
+
+def test_signatures_are_read_without_the_model() -> None:
+    model = decoder()
+    assert read_signatures(model) == tflgpu.compile(model, tflgpu.Options(cache="off"))._artifact.signatures
+    with pytest.raises(tflgpu.ModelError, match="damaged"):
+        read_signatures(model[:100])
 
 
 @pytest.mark.parametrize("kind", ["launch", "claiming", "persistent"])

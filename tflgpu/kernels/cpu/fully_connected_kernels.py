@@ -30,6 +30,10 @@ MOST_VECTORS = 8  # of a block: more would only make the source longer
 WIDENED_FLOATS = 32768  # of the images of a tile: 128 KiB, which a core's second cache holds beside weights
 WIDENING_CYCLES = 0.2  # for each half that becomes a float
 
+UNPACKED_FLOATS = 65536  # of a block of outputs: 256 KiB, which a core's second cache holds
+UNPACKING_CYCLES = 0.25  # for each weight that becomes a float in memory
+FEW_BLOCKS = 2  # of rows, each of which unpacks the weights for itself: to keep them would take as long
+
 
 @dataclass(frozen=True, kw_only=True)
 class FullyConnectedParameters(BlockProductsParameters, template="cpu/fully_connected"):
@@ -39,6 +43,7 @@ class FullyConnectedParameters(BlockProductsParameters, template="cpu/fully_conn
     output_blocks: int
     output_tiles: int
     widens: bool
+    unpacks: bool
     images: int
     src: Storage
     weights_type: ElementType
@@ -55,22 +60,31 @@ def fully_connected(request: Request) -> Kernel:
     out, depth = weights.shape
     src, storage = request.input(0), request.target.storage
     factor_type = request.factor_type(src.type, storage)
-    blocks_of_floats = _block(out, g.batch, request.target, MOST_VECTORS)
-    stored = _stored(request, tile_count(g.batch, blocks_of_floats[1]))
-    vectors, rows = blocks_of_floats
-    if isinstance(stored, StoredIntegers):
+    vectors, rows = _block(out, g.batch, request.target, MOST_VECTORS)
+    most_together = UNPACKED_FLOATS // (source.slices * LANES * VECTOR)
+    often = tile_count(g.batch, rows) > FEW_BLOCKS
+    stored = _stored(request) if most_together or not often else factor_type
+    is_packed = isinstance(stored, StoredIntegers) or stored != factor_type
+    unpacks = is_packed and often
+    if unpacks:
+        vectors, rows = _block(out, g.batch, request.target, min(MOST_VECTORS, most_together))
+    elif isinstance(stored, StoredIntegers):
         vectors, rows = _block(out, g.batch, request.target, min(MOST_VECTORS, most_unpacked(request.target)))
     widens = src.type != "float" and factor_type == "float" and rows * depth <= WIDENED_FLOATS
     blocks = tile_count(out, vectors * VECTOR)
     all_row_blocks = tile_count(g.batch, rows)
-    row_blocks, output_blocks = _tile(all_row_blocks, blocks, rows, vectors, depth, request.target, widens=widens)
+    row_blocks, output_blocks = _tile(
+        all_row_blocks, blocks, rows, vectors, depth, request.target, widens=widens, unpacks=unpacks
+    )
     output_tiles = tile_count(blocks, output_blocks)
-    packing = vectors * VECTOR, source.slices * LANES
+    # Kernels of all numbers of rows read the same layout, so that signatures share weights.
+    packing = VECTOR, source.slices * LANES
+    all_vectors = tile_count(out, VECTOR)
     scales: tuple[Argument, ...] = ()
     scale_block, together = 0, 1
     if isinstance(stored, StoredIntegers):
         packed, together = stored.weights("weights", *packing), stored.together
-        scales = (stored.scales_argument(blocks * vectors * VECTOR),)
+        scales = (stored.scales_argument(all_vectors * VECTOR),)
         scale_block = stored.scale_block(packing[1])
     else:
         packed = Argument("weights", stored, data=pack_dense(weights[:, None, None, :], *packing))
@@ -83,6 +97,7 @@ def fully_connected(request: Request) -> Kernel:
             output_blocks=output_blocks,
             output_tiles=output_tiles,
             widens=widens,
+            unpacks=unpacks,
             images=g.batch,
             src=src,
             weights_type=packed.type,
@@ -94,7 +109,7 @@ def fully_connected(request: Request) -> Kernel:
             request.activation("src", 0),
             packed,
             *scales,
-            bias_argument(request, blocks * vectors * VECTOR),
+            bias_argument(request, (all_vectors + MOST_VECTORS - 1) * VECTOR),
         ),
         tiles=tile_count(all_row_blocks, row_blocks) * output_tiles,
         local_size=1,
@@ -102,22 +117,19 @@ def fully_connected(request: Request) -> Kernel:
     )
 
 
-def _stored(request: Request, row_blocks: int) -> StoredIntegers | ElementType:
-    """The weights as integers, or the type of floats in which they are stored, whichever takes the least time.
+def _stored(request: Request) -> StoredIntegers | ElementType:
+    """The weights as integers, or the type of floats in which they are stored, whichever one row takes the least with.
 
-    row_blocks: how many blocks of rows unpack each weight.
+    More rows have the same: weights are in memory once, and what many blocks of rows use is unpacked once for a tile.
     """
     src, target, weights = request.input(0), request.target, request.constant(1)
-    factor_type = request.factor_type(src.type, target.storage)
-    # What many blocks use is converted once, here.
-    usual: ElementType = target.storage if row_blocks == 1 else factor_type
-    if factor_type == "half":
+    usual: ElementType = target.storage
+    if request.factor_type(src.type, usual) == "half":
         return usual
-    rows = request.output.geometry.batch
     far = not target.caches_hold(request.graph.constant_bytes)
 
     def cycles(bits: int) -> float:
-        return weights_cycles(bits, rows, row_blocks, target, far=far)
+        return weights_cycles(bits, 1, 1, target, far=far)
 
     as_usual = cycles(8 * ITEM_BYTES[usual])
     if cycles(8) < as_usual or cycles(4) < as_usual:
@@ -142,20 +154,28 @@ def _block(out: int, images: int, target: Target, most: int) -> tuple[int, int]:
 
 
 def _tile(
-    row_blocks: int, output_blocks: int, rows: int, vectors: int, depth: int, target: Target, *, widens: bool
+    row_blocks: int,
+    output_blocks: int,
+    rows: int,
+    vectors: int,
+    depth: int,
+    target: Target,
+    *,
+    widens: bool,
+    unpacks: bool,
 ) -> tuple[int, int]:
     """Blocks of rows and of outputs of a tile: those for which it reads the least beside its products.
 
     Tiles of the same images follow each other, so that these stay in a core's second cache. The weights of a tile come
-    from farther away, once. Halves take the time to become floats, too.
+    from farther away, once. Halves take the time to become floats, too, and so do weights that are unpacked.
     """
     # Work that is hardly worth a tile is shared out nevertheless, if there is a tile for each block of outputs.
     all_blocks = row_blocks * output_blocks
     most = max(row_blocks, all_blocks // (target.compute_units * TILES_PER_CORE))
     wanted = min(most, blocks_per_tile(all_blocks, 1, 2 * rows * vectors * VECTOR * depth, target))
-    room = max(1, WIDENED_FLOATS // (rows * depth))
+    room = row_blocks if unpacks and not widens else max(1, WIDENED_FLOATS // (rows * depth))
     image = FLOAT_BYTES / core_costs().near_bytes + (WIDENING_CYCLES if widens else 0)
-    weight = FLOAT_BYTES / core_costs().far_bytes
+    weight = FLOAT_BYTES / core_costs().far_bytes + (UNPACKING_CYCLES if unpacks else 0)
 
     def outputs(count: int) -> int:
         return tile_count(output_blocks, tile_count(output_blocks, max(1, wanted // count)))

@@ -18,6 +18,10 @@ QUANTIZING_INSTRUCTIONS = 12
 
 # What part of the time of floats integers may take: to save less is not worth the digits.
 MOST_TIME = 0.8
+# The same of layers, whose rows of any number are quantized, so that signatures share weights. Where weights are far,
+# both kinds of products wait for memory.
+MOST_TIME_OF_ROWS = 1.0
+MOST_TIME_OF_FAR_ROWS = 1.1
 
 
 def has_rows_of_images(request: Request) -> bool:
@@ -62,8 +66,11 @@ def dynamic_pays(request: Request, multiplying: float, column_tiles: int, weight
     bandwidth = costs.memory_bytes if _are_far(request, 8 * weight_bytes) else costs.near_bytes
     loading = depth * g.channels * weight_bytes / bandwidth
     quantizing = rows * depth * column_tiles * QUANTIZING_INSTRUCTIONS / 2 / target.limits.vector_width
-    kernel = "integers of dynamic range, one row" if rows == 1 else "integers of dynamic range"
-    return max(corrected(kernel, multiplying, floats), loading) + quantizing < MOST_TIME * floats
+    kernel, most = "integers of dynamic range", MOST_TIME
+    if has_rows_of_images(request):
+        kernel = f"{kernel}, {'one row' if rows == 1 else 'several rows'}"
+        most = MOST_TIME_OF_FAR_ROWS if _are_far(request, 8) else MOST_TIME_OF_ROWS
+    return max(corrected(kernel, multiplying, floats), loading) + quantizing < most * floats
 
 
 def _are_far(request: Request, bits: int) -> bool:

@@ -59,6 +59,8 @@ class IntegerProductsParameters(Parameters):
     """Parameters of every loader of the skeleton ``templates/integers/packed_products.cl.j2``."""
 
     function: str
+    parts: int
+    inputs: int
     rows: int
     registers: int
     columns: int
@@ -256,7 +258,9 @@ def integer_products(request: Request) -> Kernel:
     waiting = made.column_blocks if made.part < made.steps else 1
     sums_vec4s = waiting * made.run * made.columns * SUM_BYTES // VEC4_BYTES
     grids_vec4s = tile_count(GRID_NUMBERS * made.run, LANES) if grid is None else 0
-    arguments, adds_bias = _arguments(request, weights, unit, made.columns, made.out_blocks)
+    # Layers of all numbers of rows read the same blocks of weights, so that signatures share them.
+    parts = unit.packed_registers // made.shape[1] if has_rows_of_images(request) else 1
+    arguments, adds_bias = _arguments(request, weights, unit, parts * made.columns, tile_count(made.out_blocks, parts))
     parameters: Callable[..., IntegerProductsParameters]
     if has_rows_of_images(request):
         parameters, macs = IntegerFullyConnectedParameters, g.batch * g.channels * made.steps * LANES
@@ -274,6 +278,8 @@ def integer_products(request: Request) -> Kernel:
     return Kernel(
         parameters(
             function=unit.function,
+            parts=parts,
+            inputs=unit.inputs,
             rows=made.shape[0],
             registers=made.shape[1],
             columns=made.columns,

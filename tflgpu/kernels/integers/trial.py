@@ -18,14 +18,15 @@ def trial_of(unit: IntegerUnit) -> Trial:
     random, run = np.random.default_rng(0), 1 + max(rows for each in unit.all for rows, _ in each.shapes)
     operands, sums = list[Array](), list[Array]()
     for each in unit.all:
-        columns = max(registers for _, registers in each.shapes) * each.lanes
+        columns = each.packed_registers * each.lanes
         x = random.choice([0, 1, 127, 128, 254, 255], (QUADS, run, 4)) - each.offset
         packed = np.int16 if each.widens else np.int8 if each.offset else np.uint8
         weights = random.choice(EXTREMES[each.weight_bytes], QUADS * columns * 4)
         operands += [x.astype(packed), weights.astype(f"i{each.weight_bytes}")]
-        for rows, registers in each.shapes:
-            own = registers * each.lanes  # columns; a block of fewer ones reads a part of the weights
-            seen = weights[: QUADS * own * 4].reshape(QUADS, 4 // each.inputs, own, each.inputs)
+        for rows, registers, together in each.products:
+            own, all_columns = registers * each.lanes, together * each.lanes
+            seen = weights[: QUADS * all_columns * 4].reshape(QUADS, 4 // each.inputs, all_columns, each.inputs)
+            seen = seen[:, :, :own]  # a block of fewer columns reads a part of the weights
             inputs = x[:, :rows].reshape(QUADS, rows, 4 // each.inputs, each.inputs)
             sums.append(START + np.einsum("qrpi,qpci->rc", inputs, seen).reshape(-1))
     after = np.concatenate(sums).astype(np.int32)

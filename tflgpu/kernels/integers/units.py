@@ -32,7 +32,7 @@ class IntegerUnit:
     """How a processor multiplies integers, and the blocks of sums that its registers hold.
 
     The products of a block are a loop over quads, which are four inputs of each row. Activations are packed as
-    [quad][row][4], weights as [quad][4 / inputs][column][inputs].
+    [quad][row][4], weights as [quad][4 / inputs][column][inputs]. The columns may be a part of those of a wider block.
 
     lanes: sums of a register. inputs: of a sum that an instruction multiplies. widens: whether activations are packed
     as integers of 16 bits. weight_bytes: of a packed weight. offset: what activations are packed less: 128 where they
@@ -60,6 +60,18 @@ class IntegerUnit:
         return (self,) if self.wider is None else (self, self.wider)
 
     @property
+    def packed_registers(self) -> int:
+        """Registers of columns of a block of weights that kernels of all numbers of rows read."""
+        return max(registers for _, registers in self.shapes)
+
+    @property
+    def products(self) -> tuple[tuple[int, int, int], ...]:
+        """Rows and registers of blocks of sums, and registers of the blocks of weights of which they read a part."""
+        own = [(rows, registers, registers) for rows, registers in self.shapes]
+        parts = [(*shape, self.packed_registers) for shape in self.shapes if shape[1] < self.packed_registers]
+        return (*own, *parts)
+
+    @property
     def function(self) -> str:
         """What the names of the functions that multiply begin with."""
         return "multiply_wide" if self.weight_bytes == 2 else "multiply"
@@ -72,10 +84,10 @@ class IntegerUnit:
     def step_cycles(self, rows: int, registers: int) -> float:
         """Cycles in which a block of sums gets the products of a quad, if two instructions of a kind begin in a cycle.
 
-        A sum waits for the product that was added before.
+        A sum waits for the product that was added before. Loads take a little of the time of products, too.
         """
-        steps = 4 // self.inputs
-        return steps * max(rows * registers * len(self.multiply) / 2, (rows + registers) / 2, ADDITION_LATENCY)
+        steps, loads = 4 // self.inputs, rows + registers
+        return steps * (max(rows * registers * len(self.multiply) / 2, loads / 2, ADDITION_LATENCY) + loads / 8)
 
 
 # Cycles from one addition to a sum to the next one. Processors take 1 to 5.
