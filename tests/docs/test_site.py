@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -64,3 +65,26 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
     pages = [*site.rglob("*.html"), *site.rglob("*.css")]
     assert len(pages) > 15
     assert {str(page.relative_to(site)): found[0] for page in pages if (found := LOADED.search(page.read_text()))} == {}
+
+
+# Signatures of which a part is out of sight, and how many there are.
+CUT_OFF = """() => {
+  const all = [...document.querySelectorAll(".doc-signature pre > code")];
+  return [all.filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.innerText), all.length];
+}"""
+
+
+@pytest.mark.full(why="a build takes several seconds")
+def test_signatures_are_shown_whole(site: Path) -> None:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("a browser is no part of what tflgpu needs; `apt-get install chromium` brings one")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for width in (1280, 390):
+            page = browser.new_page(viewport={"width": width, "height": 800})
+            page.goto((site / "reference" / "api" / "index.html").as_uri())
+            cut_off, count = page.evaluate(CUT_OFF)
+            assert count > 50 and cut_off == [], f"at {width} pixels"
+        browser.close()
