@@ -23,6 +23,7 @@ from tflgpu.errors import (
     InternalError,
     ModelError,
     PluginWarning,
+    PrecisionWarning,
     TflgpuError,
     UnsupportedError,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "Options",
     "PluginWarning",
     "Pool",
+    "PrecisionWarning",
     "Profile",
     "Report",
     "Shapes",

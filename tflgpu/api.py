@@ -15,7 +15,7 @@ from tflgpu.artifact import serializer
 from tflgpu.artifact.artifact import Artifact, CpuPartition
 from tflgpu.artifact.cache import Cache, content_hash, warn_once
 from tflgpu.checking.option_fields import whole_number
-from tflgpu.errors import CacheMissError, DeviceError, DeviceWarning, FallbackWarning, warn_caller
+from tflgpu.errors import CacheMissError, DeviceError, DeviceWarning, FallbackWarning, PrecisionWarning, warn_caller
 from tflgpu.graph.layout import Shape
 from tflgpu.measure.device_model import planned_target
 from tflgpu.model.model_source import ModelContent, ModelSource
@@ -40,6 +40,7 @@ from tflgpu.runtime.signatures import Family, Signatures
 from tflgpu.runtime.submission import Submission
 
 if TYPE_CHECKING:
+    from tflgpu.measure.half_check import HalfCheck
     from tflgpu.model.metadata.declarations import ModelMetadata
     from tflgpu.report.table import Table
 
@@ -120,6 +121,7 @@ class CompiledModel:
         clock.lap("device")
         self._opening = Opening(self.device, given)
         self._shared = () if family is None else tuple(shared for shared, _ in family.constants)
+        self._half_check: HalfCheck | None = None
         self._target = self._planned = planned_target(self.device, options, partial(self._opened, clock))
         if self._target.family == "gpu":
             clock.lap("measure")
@@ -135,6 +137,8 @@ class CompiledModel:
         self._own_family = self._new_family() if family is None else None
         if any(isinstance(partition, CpuPartition) for partition in self._artifact.partitions):
             warn_caller(self.report.warning, FallbackWarning)
+        if self.report.half is not None and self.report.half.warning:
+            warn_caller(self.report.half.warning, PrecisionWarning)
         if options.execution.executor == "persistent" and self.executor == "launch" and self.report.kernels:
             largest = self.device.limits.allocation_bytes
             warn_caller(
@@ -464,6 +468,7 @@ class CompiledModel:
         if cache is None:
             self._content_hash = content_hash(self._model.bytes)
             instance = self._open(None, options, clock, None)
+            self._judge_half(instance, clock)
         else:
             identity, target = self.device.identity, self._target
             key, stored = serializer.find(self._model, options, identity, target, cache, clock, self._shared)
@@ -490,6 +495,7 @@ class CompiledModel:
                 del instance  # and with it what it holds on the device
                 with DeviceFailures(self.device, "loading the model"):
                     instance = self._open(artifact, options, clock, cache)
+            self._judge_half(instance, clock)
             if instance.artifact != stored:
                 serializer.store(cache, key, instance.artifact, self._model.name)
                 clock.lap("store")
@@ -497,6 +503,15 @@ class CompiledModel:
         if not instance.artifact.has_free_axes:
             self._model.release()
         return instance
+
+    def _judge_half(self, instance: Instance, clock: Stopwatch) -> None:
+        """Note in the report what the check of half precision finds, if one was begun."""
+        check, self._half_check = self._half_check, None
+        if check is not None:
+            clock.lap("upload")
+            verdict = check.verdict(instance, sum(clock.laps.values()))
+            instance.artifact = replace(instance.artifact, report=replace(instance.artifact.report, half=verdict))
+            clock.lap("half check")
 
     def _opened(self, clock: Stopwatch) -> Session:
         """The session, once the driver has opened it: it may take longer for that than planning takes."""
@@ -542,6 +557,12 @@ class CompiledModel:
             if checked != self._planned:
                 self._planned = checked
                 artifacts = compile_model(self._model.bytes, options, checked, clock, tuner, calibrator, self._shared)
+        if self._target.storage == "half" and self._half_check is None and not hasattr(self, "_runner"):
+            from tflgpu.measure.half_check import HalfCheck, is_wanted
+
+            kept = cache is not None and cache.is_writable
+            if is_wanted(options, artifacts[0], self._target.storage, kept=kept):
+                self._half_check = HalfCheck(self._model.bytes, artifacts[0], options)
         if not artifacts[0].has_free_axes:
             self._model.release()
         return artifacts

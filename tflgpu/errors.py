@@ -14,6 +14,7 @@
     CacheWarning            the disk cache is damaged or cannot be written; this costs time only
     DeviceWarning           a CPU is taken, because the machine's GPU has no OpenCL driver
     PluginWarning           a package that adds operators cannot be imported
+    PrecisionWarning        a model's answers in half precision are far from those in float
 
 A TflgpuError is a ``RuntimeError``, which is what TensorFlow Lite raises for a model that it cannot run.
 Wrong arguments to a public function raise the usual ``TypeError`` or ``ValueError``, files that cannot be read an
@@ -39,6 +40,7 @@ __all__ = [
     "InternalError",
     "ModelError",
     "PluginWarning",
+    "PrecisionWarning",
     "TflgpuError",
     "UnsupportedError",
 ]
@@ -145,6 +147,13 @@ class DeviceWarning(UserWarning):
 
 class PluginWarning(UserWarning):
     """A package that adds operators cannot be imported. Models that do not use its operators run as before."""
+
+
+class PrecisionWarning(UserWarning):
+    """In half precision outputs of a model are off by more than 5% of their range, or a value was capped at 65504.
+
+    The text names the first such tensor, and what to do.
+    """
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:

@@ -43,6 +43,7 @@ Quantized = Literal["fake_quantize", "float"]
 Fallback = Literal["auto", "forbid"]
 TuningEffort = Literal["none", "fast", "exhaustive"]
 CostModelChoice = Literal["auto", "measured", "built-in"]
+HalfCheck = Literal["auto", "always", "off"]
 CacheMode = Literal["readwrite", "read", "require", "off"]
 
 
@@ -124,6 +125,12 @@ class Numerics(Group, place="numerics"):
         checks: :meth:`CompiledModel.run` raises ValueError, which names the operator, for indices out of range,
             divisors of zero and negative exponents of integers, where LiteRT reports an error. Without it such an index
             becomes the nearest in range (docs/reference/numerics.md). Each operator to check costs a kernel or two.
+        half_check: whether a model in half precision is compared with one in float, on a generated input, when it is
+            compiled for the first time. Where an output is off by more than 5% of its range, or a value was capped at
+            65504, there is a PrecisionWarning that names the first such tensor. ``"auto"`` does so where the cache
+            keeps the result and LiteRT (the extra ``fallback``) answers, in a process of its own, before the device's
+            compiler is done; ``"always"`` waits for LiteRT, and compares with fp32 on the device where LiteRT is not
+            installed or cannot run the model; ``"off"`` compares nothing. ``report.half`` has the result.
     """
 
     tolerance: float | None = option(
@@ -153,6 +160,7 @@ class Numerics(Group, place="numerics"):
         check_switch,
         command=True,
     )
+    half_check: HalfCheck = option("auto", "Compare a model in half precision with float, at its first compilation.")
 
     def __post_init__(self) -> None:
         """Check every field. Raises TypeError or ValueError, also for calibration without a tolerance."""

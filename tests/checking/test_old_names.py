@@ -25,6 +25,7 @@ VALUES: dict[str, Any] = {
     "tolerance": 0.01,
     "quantized": "float",
     "checks": True,
+    "half_check": "off",
     "executor": "launch",
     "tuning": "fast",
     "cost_model": "measured",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
+from inspect import cleandoc
 
 import pytest
 
@@ -27,7 +28,7 @@ def test_newcomers_see_five_options() -> None:
 
 @pytest.mark.parametrize("kind", [Options, *GROUPS])
 def test_docstrings_describe_all_options_in_order(kind: type) -> None:
-    described = re.findall(r"^ {8}(\w+): ", kind.__doc__ or "", re.MULTILINE)
+    described = re.findall(r"^ {4}(\w+): ", cleandoc(kind.__doc__ or ""), re.MULTILINE)
     assert described == [each.name for each in fields(kind)]  # type: ignore[arg-type]
 
 

@@ -46,7 +46,9 @@ def with_interpreter(path: Path, image: NDArray[np.float32]) -> int:
 
 
 def main(path: Path, image: NDArray[np.float32]) -> None:
-    for warning in (tflgpu.CacheWarning, tflgpu.DeviceWarning, tflgpu.FallbackWarning, tflgpu.PluginWarning):
+    for warning in (tflgpu.CacheWarning, tflgpu.DeviceWarning, tflgpu.FallbackWarning):
+        warnings.simplefilter("error", warning)
+    for warning in (tflgpu.PluginWarning, tflgpu.PrecisionWarning):
         warnings.simplefilter("error", warning)
     options = tflgpu.Options(
         precision="fp32",

@@ -248,6 +248,7 @@ def _that_matter(options: Options, target: Target) -> dict[str, Any]:
         "bound": options.interface.bound,
         "tolerance": options.numerics.tolerance,
         "calibration": getattr(options.numerics.calibration, "digest", None),
+        **({"half_check": "always"} if options.numerics.half_check == "always" else {}),
     }
 
 

@@ -6,10 +6,13 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
+
+import numpy as np
 
 from tflgpu.fallback import litert_interpreter
 from tflgpu.fallback.litert_interpreter import REFUSALS, Array
@@ -76,16 +79,49 @@ class GuardedProcess:
                 return litert_interpreter.perform(task, model, inputs, is_open)
             except REFUSALS as refusal:
                 raise RefusedError(str(refusal)) from refusal
-        request = {
-            "task": task,
+        return self._request(self._server, {"task": task, "is_open": is_open}, model, inputs)[0]
+
+    def judge(
+        self, model: bytes, inputs: Mapping[int, Array], outputs: Sequence[int], limit: float
+    ) -> tuple[list[Array], dict[str, float]] | None:
+        """Let LiteRT run a model, as :func:`tflgpu.fallback.litert_interpreter.judged_run` does.
+
+        Args:
+            model: The file.
+            inputs: Values by tensor of the main subgraph.
+            outputs: The tensors whose values are wanted.
+            limit: The largest magnitude that is not remarkable.
+
+        Returns:
+            The result of ``judged_run``; None where no process can be started.
+
+        Raises:
+            RefusedError: LiteRT refuses.
+            CrashedError: The process crashed or took too long.
+        """
+        if self._possible and self._server is None:
+            self._server = _start()
+            self._possible = self._server is not None
+        if self._server is None:
+            return None
+        request = {"task": "judge", "is_open": False, "tensors": list(inputs), "outputs": outputs, "limit": limit}
+        large, arrays = self._request(self._server, request, model, list(inputs.values()))
+        return arrays, large
+
+    def _request(
+        self, server: ServerProcess, request: dict[str, Any], model: bytes, inputs: Sequence[Array]
+    ) -> tuple[Any, list[Array]]:
+        """The answer to a request, and the arrays with it. Raises RefusedError, CrashedError."""
+        assert self.seconds is not None
+        request |= {
             "seconds": self.seconds,
-            "is_open": is_open,
             "model": len(model),
             "inputs": [(a.dtype.str, a.shape) for a in inputs],
         }
         parts = [json.dumps(request).encode() + b"\n", model, *(a.tobytes() for a in inputs)]
         try:
-            reply = _reply(self._server, self.seconds, parts)
+            reply = _reply(server, self.seconds, parts)
+            arrays = [_array(server, *each) for each in reply.get("arrays", ())]
         except BaseException:  # an interrupt, too: its answer would be taken for that of the next request
             self.close()
             raise
@@ -93,7 +129,7 @@ class GuardedProcess:
             raise CrashedError(reply["crash"], timed_out=False)
         if "refusal" in reply:
             raise RefusedError(reply["refusal"])
-        return reply["answer"]
+        return reply["answer"], arrays
 
     def close(self) -> None:
         """End the process; the next request starts another one."""
@@ -124,6 +160,15 @@ def _start() -> ServerProcess | None:
     except (OSError, CrashedError):
         return None
     return server
+
+
+def _array(server: ServerProcess, dtype: str, shape: Sequence[int]) -> Array:
+    """An array that follows a reply. Raises CrashedError if the process ends before."""
+    content = server.replies.read(np.dtype(dtype).itemsize * prod(shape))
+    try:
+        return np.frombuffer(content, dtype).reshape(shape)
+    except ValueError:
+        raise CrashedError("ended while it replied", timed_out=False) from None
 
 
 def _reply(server: ServerProcess, seconds: float, parts: Sequence[bytes] = ()) -> dict[str, Any]:

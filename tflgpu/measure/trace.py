@@ -60,8 +60,12 @@ class Result:
     value: Array
 
 
-def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Result]:
+def trace(
+    model: bytes, inputs: Sequence[Array], options: Options, outputs: dict[int, Array] | None = None
+) -> list[Result]:
     """Run a model once on arrays in the order of its inputs; one entry a kernel, in order of execution.
+
+    outputs: gets the values of the model's outputs, by tensor of the file.
 
     A loop or a branch that is a piece of its own has one entry for each of its results.
 
@@ -92,6 +96,8 @@ def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Resul
                 part = Submodel(rest, tuple((i, codes[i]) for i in partition.operators), is_open=True)
                 results = CpuEngine(part, process, None).run(given)
             values |= zip(partition.outputs, results, strict=True)
+        if outputs is not None:
+            outputs |= {tensor.index: values[tensor.index] for _, tensor in frontend.entry.outputs}
     return found
 
 

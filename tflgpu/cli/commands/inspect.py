@@ -13,13 +13,16 @@ from rich.filesize import decimal
 from rich.markup import escape
 
 import tflgpu
-from tflgpu.artifact.serializer import open_cache
+from tflgpu.artifact.serializer import find, open_cache
 from tflgpu.cli.arguments import AsJson, ModelPath, with_options
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.terminal.listing import Listing
 from tflgpu.measure.device_model import planned_target
+from tflgpu.model.model_source import ModelContent
 from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.report.half_precision import HalfPrecision
 from tflgpu.report.report import ModelInfo, OperatorReport, Report, counted
+from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.opencl.devices import choose
 
 # Different reasons of one operator code that the summary prints.
@@ -27,6 +30,8 @@ REASONS = 3
 
 # Heading of the column with an operator's obstacles.
 WHY = "why not on the device"
+
+NOT_COMPILED = "the cache does not have the model; its first compilation checks it"
 
 WHERE = {"device": "device", "cpu": "[yellow]CPU[/]", "unsupported": "[red]nowhere[/]"}
 
@@ -61,6 +66,8 @@ def inspect_model(
         console.print(f"{report.kernels} kernels, {arena} of activations, {constants} of constants")
     if report.integers is not None:
         console.print(*map(escape, report.integers.lines), sep="\n")
+    if report.half is not None:
+        console.print(escape(report.half.summary))
     for advice in report.advice:
         console.print(f"\n[green]advice:[/] {escape(advice.text)}")
 
@@ -148,5 +155,11 @@ def _planned(model: Path, options: tflgpu.Options) -> Report:
     from tflgpu.measure.integer_check import without_wrong_unit
 
     chosen = choose(options.device, options.threads)
-    target = without_wrong_unit(planned_target(chosen, options), chosen, open_cache(options))
-    return inspect_model(model.read_bytes(), options, target)
+    cache, planned = open_cache(options), planned_target(chosen, options)
+    target = without_wrong_unit(planned, chosen, cache)
+    report = inspect_model(model.read_bytes(), options, target)
+    if cache is None or planned.storage != "half":
+        return report
+    _, compiled = find(ModelContent(model), options, chosen.identity, planned, cache, Stopwatch())
+    half = HalfPrecision("", unchecked=NOT_COMPILED) if compiled is None else compiled.report.half
+    return replace(report, half=half)

@@ -6,6 +6,7 @@ A model that is fed noise alone shows only what noise brings about. So there are
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,10 @@ USUAL = (Normalization((0.0,), (255.0,)), Normalization((127.5,), (127.5,)), Nor
 
 BYTES = 2  # the place of the last of these
 
+CENTRED = 1  # the place of the scale around zero
+
 LEAST_SIDE = 8  # pixels of an image
+LARGEST_SIDE = 64  # of one that is drawn fast
 CHANNELS = (1, 3, 4)
 SEED = 2026
 
@@ -36,6 +40,19 @@ def generated_inputs(infos: Sequence[TensorInfo], declared: Sequence[Normalizati
         [_input(info, normalization, number) for info, normalization in zip(infos, declared, strict=True)]
         for number in range(len(KINDS))
     ]
+
+
+def small_picture(info: TensorInfo) -> Array:
+    """One input of the usual scale (-1..1 for floats); of a large image few pixels are drawn, and repeated."""
+    axes = _image_axes(info.shape)
+    drawn = list(info.shape)
+    for axis in axes[:2] if axes else ():
+        drawn[axis] = min(drawn[axis], LARGEST_SIDE)
+    array = _input(replace(info, shape=tuple(drawn)), None, CENTRED)
+    for axis in axes[:2] if axes else ():
+        places = np.arange(info.shape[axis]) * drawn[axis] // info.shape[axis]
+        array = array.take(places, axis)
+    return np.ascontiguousarray(array)
 
 
 def scales(declared: Sequence[Normalization | None]) -> list[int]:

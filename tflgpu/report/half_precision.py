@@ -1,0 +1,65 @@
+"""How far half precision took a model's answers on generated inputs, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Part of an output's range beyond which its error is no rounding of half.
+LARGEST_ERROR = 0.05
+
+
+@dataclass(frozen=True)
+class OffTensor:
+    """The first tensor that half precision spoils.
+
+    name: in the file, ``""`` for one within an operator. operators: those that compute it. error: as a part of its
+    range. extreme: its value in float that is beyond 65504, and was capped; 0 if none was.
+    """
+
+    name: str
+    operators: tuple[int, ...]
+    error: float
+    extreme: float
+
+    def __str__(self) -> str:
+        name = repr(self.name) if self.name else "a result within an operator"
+        place = f"{name} (operator {', '.join(map(str, self.operators))})"
+        if self.extreme:
+            return f"{place} reaches {self.extreme:.3g} and was capped at {'-' * (self.extreme < 0)}65504"
+        return f"{place} is off by {self.error:.2g} of its range"
+
+
+@dataclass(frozen=True)
+class HalfPrecision:
+    """What the check of a model in half precision found.
+
+    judge: whose answers it was compared with; ``""`` if it was not. error: the largest of an output, as a part of its
+    range. first: the first tensor that is off. unchecked: why there was no comparison.
+    """
+
+    judge: str
+    error: float = 0.0
+    first: OffTensor | None = None
+    unchecked: str = ""
+
+    @property
+    def summary(self) -> str:
+        """In a sentence."""
+        if self.unchecked:
+            return f"half precision was not checked: {self.unchecked}"
+        found = (
+            f"in half precision outputs are off by {self.error:.2g} of their range at most, on a generated input, "
+            f"compared with {self.judge}"
+        )
+        return f"{found}; {self.first}" if self.first else found
+
+    @property
+    def warning(self) -> str:
+        """For the caller; empty where half precision does."""
+        if self.first is None:
+            return ""
+        return (
+            f"half precision is not enough for this model: {self.first}. Outputs are off by {self.error:.2g} of their "
+            f"range at most, on a generated input, compared with {self.judge}. precision='fp32' keeps all tensors in "
+            "float, Numerics(tolerance=0.01) those that need it; `tflgpu diff` compares on your own inputs"
+        )
