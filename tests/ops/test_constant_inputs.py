@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import usable
-from tests.ops.axes import FAMILIES, PRECISIONS
+from tests.ops.axes import FAMILIES, PRECISIONS, is_simplest
 from tests.ops.case import Row
 from tests.ops.table import ROWS
 from tests.quick import RUNTIMES
@@ -36,6 +36,8 @@ def test_some_on_the_second_runtime(row: Row, data: st.DataObject) -> None:
 
 
 def check_with_constants(row: Row, device_name: str, data: st.DataObject) -> None:
+    if is_simplest(data):
+        return
     precision, kernels = data.draw(st.sampled_from(PRECISIONS)), data.draw(st.sampled_from(FAMILIES))
     for held in count():
         case = data.draw(row.case(fused=False, held=held))
