@@ -39,7 +39,6 @@ WITHOUT_DEVICE = (
     "tests/cli/test_wrong_input.py",
     "tests/compiled_model/test_same_names.py",
     "tests/conformance",
-    "tests/docs/test_record.py",
     "tests/drivers/test_mirror.py",
     "tests/examples/test_example_pages.py",
     "tests/fallback/test_submodel.py",
