@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import tflgpu
-from tests.quick import RUNTIMES, full_suite, quick_suite
+from tests.quick import RUNTIMES, each_pair, full_suite, quick_suite
 from tests.support.compiled_before import compiled_once
 from tests.tiers import mark_devices, without_devices
 from tflgpu.artifact.cache import faults
@@ -60,6 +60,7 @@ def is_whole(config: pytest.Config) -> bool:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run every case, not only the quick suite (see tests/quick.py)")
+    parser.addoption("--pairs", action="store_true", help="of --all, cases in which each two values of parameters meet")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -75,6 +76,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if is_whole(config):
         config.stash[CASES] = frozenset(i.nodeid for i in everything), frozenset(i.nodeid for i in quick)
     kept = everything if config.getoption("all") else quick
+    if config.getoption("pairs"):
+        kept = each_pair(kept)
     if len(kept) < len(items):
         config.hook.pytest_deselected(items=sorted({*items} - {*kept}, key=items.index))
         items[:] = kept

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import CASES
 from tests.ops.table import ROWS
+from tests.quick import covering
 from tests.support.templates import NOT_PORTABLE
 from tflgpu.cli import VERBS
 from tflgpu.ops import REGISTRY
@@ -71,6 +73,17 @@ def test_every_test_has_a_case(quick: frozenset[str], everything: frozenset[str]
         "tests/safety/test_guarded_process.py::test_a_partition_that_memory_does_not_hold_is_unsupported",
     )
     assert {function for function in left_out if not function.startswith(may_be_full)} == set()
+
+
+def test_cases_have_each_pair_of_values() -> None:
+    cases = [
+        frozenset(combinations(enumerate(values), 2)) for values in product(range(7), ("intel", "pocl"), range(2), "ab")
+    ]
+    taken = covering(cases)
+    assert frozenset().union(*(cases[n] for n in taken)) == frozenset().union(*cases)
+    assert len(taken) <= 16, "14 are the least"
+    assert taken == sorted(taken)
+    assert covering([frozenset(name) for name in "abc"]) == [0, 1, 2]
 
 
 def test_every_operator_runs(quick: frozenset[str]) -> None:

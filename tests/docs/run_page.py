@@ -36,9 +36,16 @@ SHELL_ONLY = frozenset("*?$|<>;&`~")
 
 def verbs(code: str) -> list[list[str]]:
     """The words of each command, if they are commands of tflgpu and nothing that only a shell understands."""
-    lines = [words for line in code.splitlines() if (words := shlex.split(line, comments=True))]
-    plain = all(words[0] == "tflgpu" and not SHELL_ONLY.intersection("".join(words)) for words in lines)
-    return lines if plain else []
+    lines = [line for line in code.splitlines() if shlex.split(line, comments=True)]
+    quoted = [shlex.split(line, comments=True, posix=False) for line in lines]  # with their quotation marks
+    plain = all(words[0] == "tflgpu" and not any(map(needs_shell, words)) for words in quoted)
+    return [shlex.split(line, comments=True) for line in lines] if plain else []
+
+
+def needs_shell(word: str) -> bool:
+    """Whether a word, with its quotation marks if it has any, means something else than itself to a shell."""
+    special = {'"': set("$`\\"), "'": set[str]()}.get(word[0], SHELL_ONLY)
+    return not special.isdisjoint(word)
 
 
 def output(block: Block, names: dict[str, Any]) -> str:

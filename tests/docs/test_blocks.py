@@ -70,6 +70,7 @@ def test_few_blocks_are_not_run() -> None:
     assert len(left_out) <= MOST_NOT_RUN, left_out
 
 
+@pytest.mark.quick(when=lambda page: True)  # each takes no time
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_commands_say_that_they_are_commands(page: Path) -> None:
     assert commands_without_a_language(page) == [], "write ```sh"

@@ -20,6 +20,7 @@ def title(decision: str) -> str:
     return decision.split("\n")[0]
 
 
+@pytest.mark.quick(when=lambda decision: True)  # each takes no time
 @pytest.mark.parametrize("decision", DECISIONS, ids=title)
 def test_a_decision_is_short_and_names_its_code(decision: str) -> None:
     text = decision.split("\n## ")[0]  # the heading of the next group follows the last one of each

@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 
 from tflgpu.artifact.executable import Executable, Persistent, PersistentRun
 from tflgpu.codegen.environment import AWAIT_INPUTS, environment
-from tflgpu.codegen.launch_calls import binding_names, calls, in_intervals, numbers_of
+from tflgpu.codegen.launch_calls import Table, binding_names, calls, in_intervals, numbers_of
 from tflgpu.codegen.program_parts import find_runs
 from tflgpu.codegen.render import KernelSource
 from tflgpu.codegen.shared_functions import Variant, variants
@@ -39,16 +39,19 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
     ]
     template = environment().get_template("executor/persistent.cl.j2")
     shared = variants(source.functions)
-    if _bytes_of_numbers(executable, order, shared) > MOST_NUMBERS:
+    runs = _runs(executable, order, shared)
+    tables = _tables(executable, order, shared, runs)
+    if sum(table.bytes for table in tables.values()) > MOST_NUMBERS:
         shared = {function.name: Variant(function) for function in source.functions}
-    persistent = Persistent(_runs(executable, order, shared), local_size, tuple(order), clock=ptx)
+        runs, tables = _runs(executable, order, shared), {}
+    persistent = Persistent(runs, local_size, tuple(order), clock=ptx)
     kernels, parts_of = list[str](), dict[str, set[int]]()
     for part, name in enumerate(persistent.functions):
         places = [place for run in persistent.runs if run.function == name for place in range(run.begin, run.end)]
         for place in places:
             parts_of.setdefault(shared[launches[order[place]].function].function.name, set()).add(part)
         repeats = name in persistent.repeated
-        table = numbers_of(shared, [launches[number] for number in order], places, f"numbers_{part}")
+        table = tables.get(name)
         kernel = template.render(
             function=name,
             ranges=executable.ranges,
@@ -81,14 +84,18 @@ def for_parts(parts: Sequence[int], text: str) -> str:
     return "\n".join((f"#if !defined PART{''.join(f' || PART == {part}' for part in parts)}", text, "#endif"))
 
 
-def _bytes_of_numbers(executable: Executable, order: Sequence[int], shared: Mapping[str, Variant]) -> int:
-    """Of the tables of all kernels."""
+def _tables(
+    executable: Executable, order: Sequence[int], shared: Mapping[str, Variant], runs: Sequence[PersistentRun]
+) -> dict[str, Table]:
+    """The numbers that shared functions take, by the name of the kernel."""
     places: dict[str, list[int]] = {}
-    for run in _runs(executable, order, shared):
+    for run in runs:
         places.setdefault(run.function, []).extend(range(run.begin, run.end))
     launches = [executable.launches[number] for number in order]
-    tables = (numbers_of(shared, launches, own, "") for own in places.values())
-    return sum(table.bytes for table in tables if table)
+    tables = {
+        name: numbers_of(shared, launches, own, f"numbers_{part}") for part, (name, own) in enumerate(places.items())
+    }
+    return {name: table for name, table in tables.items() if table}
 
 
 def _runs(executable: Executable, order: Sequence[int], shared: Mapping[str, Variant]) -> tuple[PersistentRun, ...]:

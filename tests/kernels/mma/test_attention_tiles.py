@@ -90,6 +90,7 @@ def test_of_keys_that_work_groups_divide(
     assert_close(emulated.run(plan, model.inputs), model.expected)
 
 
+@pytest.mark.quick(when=lambda stages: stages == 2)
 @pytest.mark.usefixtures("emulation")
 @pytest.mark.parametrize("stages", [1, 2])
 def test_one_group_computes_one_tile_after_another(stages: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 import tflgpu
 from tests.ops import reference
+from tests.quick import on_first_runtime
 from tests.support.models import Builder
 from tests.support.planning import kinds, plan_of
 from tflgpu.target import Target
@@ -60,6 +61,7 @@ CASES = (
 )
 
 
+@pytest.mark.quick(when=lambda family, device_name: family == "cpu" and on_first_runtime(device_name))
 @pytest.mark.second_runtime(when=lambda family: family == "cpu")
 @pytest.mark.parametrize("family", ["cpu", "gpu"])
 def test_long_rows_are_in_order(family: Family, device_name: str) -> None:
