@@ -28,7 +28,7 @@ from tests.conftest import missing, usable
 from tests.quick import RUNTIMES
 from tflgpu.cli.commands.demo import examples_folder
 from tflgpu.language.language_steps import language_steps
-from tflgpu.model.reader import read_model
+from tflgpu.model.reader import read_signatures
 
 DIGITS = examples_folder() / "digits" / "digits.tflite"
 
@@ -215,7 +215,7 @@ def test_kept_graphs_are_language_models() -> None:
     names = sorted(path.name for path in NETWORKS.iterdir())
     assert names == [f"smollm_{kind}.tflite.xz" for kind in ("fp16", "int4", "int8")]
     data = lzma.decompress((NETWORKS / "smollm_int4.tflite.xz").read_bytes())
-    steps = language_steps(read_model(data[data.index(b"\n") + 1 :]))
+    steps = language_steps(read_signatures(data[data.index(b"\n") + 1 :]))
     assert [step.size for step in steps.prefills] == [PREFILL]
     assert (steps.cache_size, steps.vocabulary) == (CACHE, VOCABULARY)
     assert len(steps.decode.caches) == 2 * 30

@@ -63,6 +63,7 @@ def test_every_test_has_a_case(quick: frozenset[str], everything: frozenset[str]
         "tests/architecture/test_benchmarks.py",
         "tests/architecture/test_package.py",
         "tests/batch/test_ray.py",
+        "tests/batch/test_serving.py",
         "tests/docs/",
         "tests/drivers/",
         "tests/examples/",

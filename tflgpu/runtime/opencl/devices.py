@@ -207,7 +207,7 @@ def root_device(handle: cl.Device) -> cl.Device:
 
 @cache
 def _sub_devices(handle: cl.Device, units: int) -> Iterator[cl.Device]:
-    """Disjoint sub-devices of so many compute units, in turn for ever."""
+    """Disjoint sub-devices with ``units`` compute units each, again and again in the same order."""
     counts = [units] * (handle.max_compute_units // units)
     numbers: list[Any] = [cl.device_partition_property.BY_COUNTS, *counts, 0]
     return cycle(handle.create_sub_devices(numbers))
