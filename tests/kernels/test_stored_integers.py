@@ -60,8 +60,10 @@ def drawn(case: Layer, bias: bool = True) -> tuple[bytes, NDArray[Any], NDArray[
     return layer(weights, case.rows, added), x, expected
 
 
-def check(found: NDArray[Any], expected: NDArray[Any], precision: str) -> None:
-    np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCES[precision] * np.abs(expected).max())
+def check(found: NDArray[Any], expected: NDArray[Any], precision: str, depth: int) -> None:
+    """The error of a float sum grows with the root of ``depth``, the number of products."""
+    tolerance = TOLERANCES[precision] * max(1.0, depth / 512) ** 0.5
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * np.abs(expected).max())
 
 
 @pytest.fixture
@@ -90,7 +92,7 @@ def test_layers_are_right(
         with limited(device_name, Simulation()), tflgpu.compile(model, options) as compiled:  # local memory is real
             assert "char *" in compiled.source
             (found,) = compiled.run([x]).values()
-        check(found, expected, precision)
+        check(found, expected, precision, case.depth)
 
 
 CPU = Target(family="cpu", compute_units=2, storage="float", limits=Limits(vector_width=8))
@@ -115,7 +117,7 @@ def test_many_rows_unpack_weights_once_for_a_tile(case: Layer, device_name: str)
             if compiled.device.type == "cpu":
                 assert ("unpacked[" in compiled.source) == (case.depth <= 4096)
             (found,) = compiled.run([x]).values()
-        check(found, expected, precision)
+        check(found, expected, precision, case.depth)
 
 
 @pytest.mark.parametrize("width", [8, 16])

@@ -107,7 +107,9 @@ def test_a_unit_is_tried_once(
 def test_the_test_of_a_unit_has_sums_of_each_block(name: str) -> None:
     unit = UNITS[name]
     trial = trial_of(unit)
-    assert trial.after.size == sum(r * registers * each.lanes for each in unit.all for r, registers in each.shapes)
+    assert trial.after.size == sum(
+        rows * registers * each.lanes for each in unit.all for rows, registers, _ in each.products
+    )
     assert np.unique(trial.after).size > trial.after.size // 2
     for each, activations, weights in zip(unit.all, trial.inputs[::2], trial.inputs[1::2], strict=True):
         assert activations.itemsize == each.element_bytes
