@@ -46,9 +46,8 @@ def with_interpreter(path: Path, image: NDArray[np.float32]) -> int:
 
 
 def main(path: Path, image: NDArray[np.float32]) -> None:
-    for warning in (tflgpu.CacheWarning, tflgpu.DeviceWarning, tflgpu.FallbackWarning):
-        warnings.simplefilter("error", warning)
-    for warning in (tflgpu.PluginWarning, tflgpu.PrecisionWarning):
+    failures: tuple[type[Warning], ...] = tflgpu.CacheWarning, tflgpu.DeviceWarning, tflgpu.FallbackWarning
+    for warning in (*failures, tflgpu.PluginWarning, tflgpu.PrecisionWarning):
         warnings.simplefilter("error", warning)
     options = tflgpu.Options(
         precision="fp32",
