@@ -158,7 +158,6 @@ def test_float_models_in_half_precision(name: str, shared: Path) -> None:
 
 
 @pytest.mark.full("large models; the quick suite has them in fp32")
-@pytest.mark.filterwarnings("ignore:half precision is not enough:tflgpu.PrecisionWarning")
 @pytest.mark.parametrize(
     ("name", "worst"),
     [("hair_segmentation", 6e-2), ("selfie_segmenter", 7e-2), ("yolox_nano_float16_quantize", 6e-2)],

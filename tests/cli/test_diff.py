@@ -72,7 +72,6 @@ def test_quantized_models_may_round_apart(device: tflgpu.Device, shared: Path) -
     assert as_json("diff", model, "--runs", 1, "--precision", "fp32")["tolerance"] == 0.05
 
 
-@pytest.mark.filterwarnings("ignore::tflgpu.PrecisionWarning")
 def test_diff_finds_the_first_overflow(device: tflgpu.Device, tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert")
     path = overflowing_model(tmp_path / "m.tflite")
