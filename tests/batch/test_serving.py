@@ -35,7 +35,8 @@ def test_no_request_is_lost_or_answered_wrongly(tmp_path: Path) -> None:
     assert process.returncode == 0, messages
     facts = json.loads(out.splitlines()[-1])
     assert facts["killed"] and facts["right"] == facts["asked"]
-    assert sum("plan" in start for start in facts["starts"]) == 1, "all but the first start from the cache"
+    # The replica that is killed, which may be the first one, reports no start.
+    assert sum("plan" in start for start in facts["starts"]) <= 1, "all but the first start from the cache"
     assert facts["refused"] == [
         "ValueError: the row has no input 'w'; it has ['x']",
         "ValueError: input 'w' is float32 of shape [3]; float32 of shape [2, 3] was expected",

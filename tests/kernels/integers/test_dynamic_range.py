@@ -147,7 +147,7 @@ def convolutions(draw_from: st.DrawFn) -> tuple[bytes, Array, Weights, Window]:
 
 
 @given(drawn=convolutions())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_windows(drawn: tuple[bytes, Array, Weights, Window], device_name: str) -> None:
     """Each sum is off by at most half a step of what the windows of all pixels see, for each weight."""
     file, x, weights, window = drawn
