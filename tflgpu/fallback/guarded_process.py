@@ -71,15 +71,13 @@ class GuardedProcess:
             RefusedError: LiteRT refuses.
             CrashedError: The process crashed or took too long.
         """
-        if self._possible and self._server is None:
-            self._server = _start()
-            self._possible = self._server is not None
-        if self._server is None or self.seconds is None:
+        server = self._started()
+        if server is None or self.seconds is None:
             try:
                 return litert_interpreter.perform(task, model, inputs, is_open)
             except REFUSALS as refusal:
                 raise RefusedError(str(refusal)) from refusal
-        return self._request(self._server, {"task": task, "is_open": is_open}, model, inputs)[0]
+        return self._request(server, {"task": task, "is_open": is_open}, model, inputs)[0]
 
     def judge(
         self, model: bytes, inputs: Mapping[int, Array], outputs: Sequence[int], limit: float
@@ -99,14 +97,19 @@ class GuardedProcess:
             RefusedError: LiteRT refuses.
             CrashedError: The process crashed or took too long.
         """
+        server = self._started()
+        if server is None:
+            return None
+        request = {"task": "judge", "is_open": False, "tensors": list(inputs), "outputs": outputs, "limit": limit}
+        large, arrays = self._request(server, request, model, list(inputs.values()))
+        return arrays, large
+
+    def _started(self) -> ServerProcess | None:
+        """The process, which the first request starts; None where there can be none."""
         if self._possible and self._server is None:
             self._server = _start()
             self._possible = self._server is not None
-        if self._server is None:
-            return None
-        request = {"task": "judge", "is_open": False, "tensors": list(inputs), "outputs": outputs, "limit": limit}
-        large, arrays = self._request(self._server, request, model, list(inputs.values()))
-        return arrays, large
+        return self._server
 
     def _request(
         self, server: ServerProcess, request: dict[str, Any], model: bytes, inputs: Sequence[Array]
