@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.batch.models import ROWS
-
-# Bytes. Ray would take a third of the memory.
-STORE = 100 << 20
+from tests.batch.ray_process import output_of
 
 
 @pytest.mark.full("it starts Ray, which takes ten seconds")
 def test_workers_give_what_one_process_gives(tmp_path: Path) -> None:
-    environment = os.environ | {"RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": str(STORE)}
-    command = [sys.executable, "-m", "tests.batch.ray_session", str(tmp_path)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
-    ) as process:
-        try:
-            out, messages = process.communicate(timeout=240)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 0, messages
+    out = output_of("tests.batch.ray_session", tmp_path)
     facts = json.loads(out)
     assert facts["killed"]
     assert facts["rows"] == ROWS and facts["ids"], "rows were lost, or came twice, or in another order"

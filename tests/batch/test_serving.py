@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from tests.batch.ray_process import output_of
 from tests.conftest import missing
-
-# Bytes. Ray would take a third of the memory.
-STORE = 100 << 20
 
 
 @pytest.mark.full("it starts Ray Serve, which takes ten seconds")
 def test_no_request_is_lost_or_answered_wrongly(tmp_path: Path) -> None:
     if find_spec("grpc_reflection") is None:  # of what ray[serve] brings; to import ray.serve warns
         missing("Ray Serve")
-    environment = os.environ | {"RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": str(STORE)}
-    command = [sys.executable, "-m", "tests.batch.serve_session", str(tmp_path)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
-    ) as process:
-        try:
-            out, messages = process.communicate(timeout=240)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 0, messages
+    out = output_of("tests.batch.serve_session", tmp_path)
     facts = json.loads(out.splitlines()[-1])
     assert facts["killed"] and facts["right"] == facts["asked"]
     # The replica that is killed, which may be the first one, reports no start.
