@@ -3,37 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from tflgpu.graph.ir import Graph, TensorId, roots
 from tflgpu.kernels.kernel import Storage
 from tflgpu.passes.device.concatenations import Place, input_places
 from tflgpu.passes.device.slices import slice_places
 from tflgpu.plan.arena import Lifetime, lower_bound, part_bytes, place
+from tflgpu.plan.barrier_intervals import Use, intervals
 from tflgpu.plan.overwriting import overwritable, written_in_place
 from tflgpu.plan.plan import Placement, PlannedKernel
 from tflgpu.target import Target
 
-Uses = Mapping[TensorId, tuple[int, int]]  # of tensors in the arena: the first and the last kernel that uses each
+
+class Uses(NamedTuple):
+    """The times of a tensor's first and last use, and how many kernels use it at the last one."""
+
+    first: int
+    last: int
+    kernels: int
+
+
+@dataclass(frozen=True)
+class Aliases:
+    """Tensors that are parts of others, or the same memory.
+
+    Attributes:
+        root: The tensor that has the memory, by all tensors.
+        shifts: Bytes from the begin of that memory to a tensor's own; none where it is missing.
+    """
+
+    root: Mapping[TensorId, TensorId]
+    shifts: Mapping[TensorId, int]
+
+
+def levels(kernels: Sequence[PlannedKernel], aliases: Aliases, storage: Mapping[TensorId, Storage]) -> tuple[int, ...]:
+    """Each kernel's barrier interval if no two tensors of the arena had the same bytes."""
+
+    def use(tensor: TensorId, written: bool) -> Use:
+        begin = aliases.shifts.get(tensor, 0)
+        return Use(aliases.root[tensor], begin, begin + storage[tensor].content_bytes, written)
+
+    return intervals(
+        [use(argument.tensor, argument.written) for argument in planned.arguments if argument.tensor is not None]
+        for planned in kernels
+    )
 
 
 def placement(
     graph: Graph, kernels: Sequence[PlannedKernel], storage: Mapping[TensorId, Storage], target: Target
-) -> Placement:
-    """Memory for all activations of kernels that run in this order."""
-    root, places = roots(graph), _places(graph, storage)
-    shifts = {t: places[r].offset for t, r in root.items() if r in places}
-    root = {t: places[r].whole if r in places else r for t, r in root.items()}
-    in_place = written_in_place(graph, kernels, root)
-    root = {t: in_place.get(r, r) for t, r in root.items()}
+) -> tuple[tuple[PlannedKernel, ...], Placement]:
+    """The order in which kernels run, and memory for all of their activations.
+
+    Where independent kernels run at the same time, they come one level after the other, and a tensor's memory is not
+    given to another one of the same level: else the second kernel would wait for the first one.
+    """
+    aliases = _aliases(graph, kernels, storage)
+    times: Sequence[int] = range(len(kernels))
+    if target.overlaps_kernels:
+        unsorted = levels(kernels, aliases, storage)
+        order = sorted(times, key=unsorted.__getitem__)
+        kernels, times = [kernels[number] for number in order], sorted(unsorted)
+    root, shifts = aliases.root, aliases.shifts
     boundary = {root[t] for t in graph.given | graph.wanted}
-    uses = _uses(kernels, root, boundary)
-    owner = _owners(kernels, root, uses, shifts, storage)
+    uses = _uses(kernels, times, root, boundary)
+    owner = _owners(kernels, times, aliases, uses, storage)
     lifetimes = _lifetimes(uses, owner, storage)
     part = part_bytes(lifetimes, target.limits.allocation_bytes)
     begins, arena_bytes = place(lifetimes, part)
     offsets = {t: begins[owner.get(r, r)] + shifts.get(t, 0) for t, r in root.items() if owner.get(r, r) in begins}
-    return Placement(root, shifts, offsets, arena_bytes, part, lower_bound(lifetimes))
+    return tuple(kernels), Placement(root, shifts, offsets, arena_bytes, part, lower_bound(lifetimes))
+
+
+def _aliases(graph: Graph, kernels: Sequence[PlannedKernel], storage: Mapping[TensorId, Storage]) -> Aliases:
+    root, places = roots(graph), _places(graph, storage)
+    shifts = {t: places[r].offset for t, r in root.items() if r in places}
+    root = {t: places[r].whole if r in places else r for t, r in root.items()}
+    in_place = written_in_place(graph, kernels, root)
+    return Aliases({t: in_place.get(r, r) for t, r in root.items()}, shifts)
 
 
 def _places(graph: Graph, storage: Mapping[TensorId, Storage]) -> dict[TensorId, Place]:
@@ -46,35 +94,38 @@ def _places(graph: Graph, storage: Mapping[TensorId, Storage]) -> dict[TensorId,
 
 
 def _uses(
-    kernels: Sequence[PlannedKernel], root: Mapping[TensorId, TensorId], boundary: Collection[TensorId]
-) -> dict[TensorId, tuple[int, int]]:
-    """boundary: the tensors that have memory outside of the arena."""
-    found: dict[TensorId, tuple[int, int]] = {}
-    for time, planned in enumerate(kernels):
-        used = (root[argument.tensor] for argument in planned.arguments if argument.tensor is not None)
-        for tensor in used:
+    kernels: Sequence[PlannedKernel],
+    times: Sequence[int],
+    root: Mapping[TensorId, TensorId],
+    boundary: Collection[TensorId],
+) -> dict[TensorId, Uses]:
+    """times: of kernels, in their order. boundary: the tensors that have memory outside of the arena."""
+    found: dict[TensorId, Uses] = {}
+    for time, planned in zip(times, kernels, strict=True):
+        for tensor in dict.fromkeys(root[a.tensor] for a in planned.arguments if a.tensor is not None):
             if tensor not in boundary:
-                first, _ = found.get(tensor, (time, time))
-                found[tensor] = first, time
+                before = found.get(tensor, Uses(time, time, 0))
+                found[tensor] = Uses(before.first, time, 1 + (before.kernels if before.last == time else 0))
     return found
 
 
 def _owners(
     kernels: Sequence[PlannedKernel],
-    root: Mapping[TensorId, TensorId],
-    uses: Uses,
-    shifts: Mapping[TensorId, int],
+    times: Sequence[int],
+    aliases: Aliases,
+    uses: Mapping[TensorId, Uses],
     storage: Mapping[TensorId, Storage],
 ) -> dict[TensorId, TensorId]:
     """For each tensor that a kernel writes over its input: the first one that had this memory."""
+    root, shifts = aliases.root, aliases.shifts
     owner: dict[TensorId, TensorId] = {}
-    for time, planned in enumerate(kernels):
+    for time, planned in zip(times, kernels, strict=True):
         out = planned.node.output
         source = next(overwritable(planned, root), None)
         if source is None or out not in uses or source in shifts or out in shifts:
             continue
-        _, last = uses.get(root[source], (time, None))
-        if last == time and _is_alike(storage[source], storage[out]):
+        before = uses.get(root[source])
+        if before and (before.last, before.kernels) == (time, 1) and _is_alike(storage[source], storage[out]):
             owner[out] = owner.get(root[source], root[source])
     return owner
 
@@ -85,11 +136,11 @@ def _is_alike(source: Storage, result: Storage) -> bool:
 
 
 def _lifetimes(
-    uses: Uses, owner: Mapping[TensorId, TensorId], storage: Mapping[TensorId, Storage]
+    uses: Mapping[TensorId, Uses], owner: Mapping[TensorId, TensorId], storage: Mapping[TensorId, Storage]
 ) -> dict[TensorId, Lifetime]:
     """The lifetimes of memory, by the tensor that has it first."""
     lifetimes: dict[TensorId, Lifetime] = {}
-    for tensor, (first, last) in uses.items():
+    for tensor, (first, last, _) in uses.items():
         memory, size = owner.get(tensor, tensor), storage[tensor].bytes
         before = lifetimes.get(memory, Lifetime(size, first, last))
         lifetimes[memory] = Lifetime(max(size, before.size), min(first, before.first), max(last, before.last))

@@ -56,7 +56,7 @@ def _make_plan(planning: Planning, fuse: bool) -> Plan:
     # A tensor without elements needs no kernel.
     computed = (node for node in graph.nodes if not node.in_place and graph[node.output].size)
     kernels = tuple(planned_kernel(node, result) for node in computed)
-    places = placement(graph, kernels, storage, target)
+    kernels, places = placement(graph, kernels, storage, target)
     return Plan(**vars(places), graph=graph, target=target, kernels=kernels, storage=storage, fusions=result.decisions)
 
 

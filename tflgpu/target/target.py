@@ -91,6 +91,11 @@ class Target:
         return replace(self, compute_units=1, unrolled=UNROLLED)
 
     @property
+    def overlaps_kernels(self) -> bool:
+        """Whether independent kernels run at the same time, so that memory which they share would delay one."""
+        return self.executor in ("persistent", "auto")
+
+    @property
     def local_size(self) -> int:
         """Work-items of one work-group of kernels that have no reason to choose their own number: a power of two."""
         if self.family == "cpu":
