@@ -89,54 +89,33 @@ class LiteRT:
 
 
 class Torch:
-    """The same architecture by transformers, in half, with torch.compile and a static cache, on a GPU."""
+    """The same architecture in half, with torch.compile and a static cache, on a GPU."""
 
     def __init__(self, path: Path, device: str, precision: str, threads: int) -> None:
         import torch
-        from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
 
-        config = LlamaConfig(
-            vocab_size=VOCABULARY,
-            hidden_size=576,
-            intermediate_size=1536,
-            num_hidden_layers=30,
-            num_attention_heads=9,
-            num_key_value_heads=3,
-            max_position_embeddings=2048,
-            tie_word_embeddings=True,
-        )
+        from benchmarks.language.torch_decoder import Decoder
+
         self._torch = torch
-        network = LlamaForCausalLM(config).cuda().half().eval()
-        self._cache = StaticCache(config=config, max_cache_len=CACHE)
-        self._network: Callable[..., Any] = torch.compile(
-            network, mode="reduce-overhead", fullgraph=True, dynamic=False
+        self._network = torch.compile(
+            Decoder(VOCABULARY, CACHE).cuda().half().eval(), mode="reduce-overhead", fullgraph=True, dynamic=False
         )
 
     def prefill(self, tokens: list[int]) -> None:
         """Fill the cache with 128 tokens."""
-        with self._torch.inference_mode():
-            self._cache.reset()  # it counts its tokens
         self._run(tokens, 0)
         self._torch.cuda.synchronize()
 
     def decode(self, token: int, position: int) -> int:
         """The likeliest token after this one."""
-        return int(self._run([token], position)[0, -1].argmax())
+        return int(self._run([token], position)[0].argmax())
 
     def _run(self, tokens: list[int], position: int) -> Any:
         torch = self._torch
         with torch.inference_mode():
             places = torch.arange(position, position + len(tokens), device="cuda")
-            given = torch.tensor([tokens], device="cuda")
             torch.compiler.cudagraph_mark_step_begin()
-            return self._network(
-                given,
-                past_key_values=self._cache,
-                position_ids=places[None],
-                cache_position=places,
-                use_cache=True,
-                logits_to_keep=1,
-            ).logits
+            return self._network(torch.tensor([tokens], device="cuda"), places)
 
 
 CONTENDERS: dict[str, Callable[[Path, str, str, int], Contender]] = {

@@ -97,7 +97,8 @@ class Node:
     the model's operators that the node computes. side_outputs: what its kernel writes besides. in_place: inputs and
     output share their memory, so that the node needs no kernel: a ``reshape`` whose elements keep their order there,
     a ``concatenate`` whose inputs are computed inside its result, or a slice (``rearrange`` or ``strided``) that is one
-    range of its input's memory.
+    range of its input's memory. views: of inputs by number, the movement (a ``Strided``) through which a ``map`` reads
+    them, so that they have the output's shape.
     """
 
     kind: str
@@ -108,6 +109,7 @@ class Node:
     sources: tuple[int, ...] = ()
     side_outputs: tuple[TensorId, ...] = ()
     in_place: bool = False
+    views: tuple[tuple[int, object], ...] = ()
 
     @property
     def outputs(self) -> tuple[TensorId, ...]:
@@ -302,7 +304,7 @@ def _operand_faults(graph: Graph, node: Node, position: int, op: EpilogueOp) -> 
                 yield "reads a later value"
         elif operand.index >= len(node.inputs):
             yield "reads an absent input"
-        else:
+        elif operand.index not in dict(node.views):
             shapes = graph[node.inputs[operand.index]].shape, graph[node.output].shape
             if not broadcasts_to(*shapes) and not extends_to(*shapes):
                 yield f"cannot broadcast {shapes}"

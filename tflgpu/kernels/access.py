@@ -6,13 +6,14 @@ the height are folded into ``b``, so their coordinates are divided out of it aga
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 from tflgpu.graph.ir import extends_to
-from tflgpu.graph.layout import Geometry, Shape
+from tflgpu.graph.layout import LANES, Geometry, Shape
 from tflgpu.kernels.kernel import Argument, Elements, Grid
+from tflgpu.ops.movement.strided import Factor, Strided
 from tflgpu.target import ElementType
 
 
@@ -51,12 +52,44 @@ class BatchTerm:
 
 
 @dataclass(frozen=True)
+class Digit:
+    """``index / divisor % extent * stride`` units; without an extent there is nothing above it."""
+
+    divisor: int
+    extent: int | None
+    stride: int
+
+
+def digits_of(factors: Sequence[Factor], unit: int) -> tuple[Digit, ...]:
+    """The digits of a unit's index, the most significant first. A unit's elements are neighbours of the last factor."""
+    digits, divisor = list[Digit](), 1
+    for i, f in reversed(list(enumerate(factors))):
+        extent, stride = (f.extent // unit, f.stride) if i == len(factors) - 1 else (f.extent, f.stride // unit)
+        digits.insert(0, Digit(divisor, None if i == 0 else extent, stride))
+        divisor *= extent
+    return tuple(digits)
+
+
+@dataclass(frozen=True)
+class AccessView:
+    """A movement of whole vec4s, by which an operand becomes a tensor of the output's shape.
+
+    start, digits: the vec4 of the operand, in row-major order, for the one of the output. slices, plane: the operand's.
+    """
+
+    start: int
+    digits: tuple[Digit, ...]
+    slices: int
+    plane: int
+
+
+@dataclass(frozen=True)
 class Access(Elements):
     """Where operand ``name`` is read for an output element; a stride of 0 broadcasts along that axis.
 
     same: the operand has the output's own geometry. splat: it has one channel, for all of the output's.
     linear: it lies in the host's row-major order (of the output's shape). slices: how many it has, if it differs from
-    the output in these alone; what lies after them is zero.
+    the output in these alone; what lies after them is zero. view: the movement through which it is read.
     """
 
     name: str
@@ -71,11 +104,12 @@ class Access(Elements):
     batch: tuple[BatchTerm, ...]
     slices: int = 0
     grid: Grid | None = None
+    view: AccessView | None = None
 
     @property
     def uniform(self) -> bool:
         """Whether all pixels of a plane read the same."""
-        return not self.same and not self.linear and not self.row and not self.pixel
+        return not self.same and not self.linear and not self.row and not self.pixel and self.view is None
 
 
 def access(
@@ -121,6 +155,25 @@ def access(
         slices=source.slices if fixed is None and extends_to(shape, output) else 0,
         grid=elements.grid,
     )
+
+
+def moved_access(name: str, elements: Elements, source: Geometry, strided: Strided, output: Shape) -> Access:
+    """Access through a movement that keeps vec4s together; see :func:`keeps_vec4s`."""
+    digits = digits_of(strided.factors, LANES)
+    view = AccessView(strided.start // LANES, digits, source.slices, source.plane)
+    return replace(access(name, elements, output, output), same=False, view=view)
+
+
+def keeps_vec4s(strided: Strided, source: Geometry, output: Geometry) -> bool:
+    """Whether a movement takes each vec4 of PHWC4 from a vec4."""
+    return source.channels % LANES == output.channels % LANES == 0 and keeps_units(strided, LANES)
+
+
+def keeps_units(strided: Strided, unit: int) -> bool:
+    """Whether elements stay in units of ``unit`` neighbours."""
+    *outer, last = strided.factors or (Factor(1, 1),)
+    together = last.stride == 1 and last.extent % unit == 0
+    return unit == 1 or (together and all(n % unit == 0 for n in (strided.start, *(f.stride for f in outer))))
 
 
 def reach(argument: Argument, geometry: Geometry, output: Shape, fixed: set[int]) -> Access:

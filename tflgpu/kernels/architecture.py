@@ -24,7 +24,7 @@ Lower = Callable[[Request], Kernel]
 Best = Callable[[Request], Candidate[Tile, Work] | None]
 Rewrite = Callable[[Planning], Planning]
 
-Phase = Literal["fuse", "replace", "divide", "share"]
+Phase = Literal["fuse", "replace", "divide", "share", "read"]
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,10 @@ import numpy as np
 
 from tflgpu.graph.ir import Array, Graph, Node, TensorId
 from tflgpu.graph.layout import Geometry, pack
+from tflgpu.kernels.access import Access, access, moved_access
 from tflgpu.kernels.candidates import AnyTile, AnyWork, Candidate, TileConfig
 from tflgpu.kernels.kernel import Argument, Storage
+from tflgpu.ops.movement.strided import Strided
 from tflgpu.target import DEVICE_ELEMENTS, HALF_MAX, HOST_DTYPES, WIDE, ElementType, Target, vector_of
 
 # The configurations of a node that takes the place of several: as one kernel, or as theirs.
@@ -73,7 +75,7 @@ class Request:
         epilogue = [(s.function, s.operands) for s in self.node.epilogue]
         limits = self.target.limits.work_group_size, self.target.limits.local_bytes
         parts = tuple(part.kind for part in self.parts)
-        kind = self.node.kind, self.node.attributes, self.shares
+        kind = self.node.kind, self.node.attributes, self.shares, self.node.views
         return repr((kind, inputs, self.output, epilogue, self.target, limits, parts))
 
     def key(self, chosen: Sequence[TileConfig]) -> str:
@@ -142,6 +144,14 @@ class Request:
         small = data.size <= max(data.shape, default=1)
         kept = small or np.abs(data, where=np.isfinite(data), out=np.zeros(data.shape)).max(initial=0) > HALF_MAX
         return Argument(name, "float" if kept else self.target.storage, None, pack(data.astype(np.float32)))
+
+    def operand_access(self, argument: Argument, index: int) -> Access:
+        """Where kernels read input ``index`` for an element of the output, as an operand of its shape or smaller."""
+        view, output = dict(self.node.views).get(index), self.output.geometry.shape
+        if view is None:
+            return access(argument.name, argument, self.shape(index).shape, output)
+        assert isinstance(view, Strided)
+        return moved_access(argument.name, argument, self.shape(index), view, output)
 
     def factor_type(self, *elements: ElementType) -> Literal["float", "half"]:
         """The type in which a kernel multiplies elements that are stored as these: half only if all of them are."""

@@ -101,6 +101,44 @@ def fuse_elementwise(graph: Graph) -> Graph:
     return graph.with_nodes(nodes[n.output] for n in graph.nodes if n.output in nodes)
 
 
+def inline_operands(graph: Graph) -> Graph:
+    """``f(x, g(y, z))`` becomes one map node, if nothing else reads what g computes.
+
+    A rotary embedding, ``x * cosine - y * sine``, is one node then. Only map nodes take operands: in the epilogue of
+    another kernel they would need registers.
+    """
+    nodes = {n.output: n for n in graph.nodes}
+    for original in graph.nodes:
+        node = nodes[original.output]
+        for tensor in node.inputs[1:] if node.kind == "map" else ():
+            inner = nodes.get(tensor)
+            if inner is not None and inner.kind == "map" and fusable(graph, inner, tensor, node):
+                node = _with_operand(node, tensor, nodes.pop(tensor))
+        nodes[node.output] = node
+    return graph.with_nodes(nodes[n.output] for n in graph.nodes if n.output in nodes)
+
+
+def _with_operand(node: Node, tensor: TensorId, inner: Node) -> Node:
+    """``node`` with the epilogue of ``inner`` before its own, which reads the last value of that for ``tensor``."""
+    first, last = node.inputs[0], len(inner.epilogue)
+    inputs = tuple(dict.fromkeys(t for t in (*node.inputs, *inner.inputs) if t != tensor))
+
+    def read(source: TensorId) -> Operand:
+        return Value(0) if source == first else Input(inputs.index(source))
+
+    def place_inner(operand: Operand) -> Operand:
+        return operand if isinstance(operand, Value) and operand.index else read(inner.inputs[operand.index])
+
+    def place(operand: Operand) -> Operand:
+        if isinstance(operand, Value):
+            return Value(operand.index + last) if operand.index else operand
+        source = node.inputs[operand.index]
+        return Value(last) if source == tensor else read(source)
+
+    epilogue = (*(op.moved(place_inner) for op in inner.epilogue), *(op.moved(place) for op in node.epilogue))
+    return replace(node, inputs=inputs, epilogue=epilogue, sources=joint_sources(inner, node))
+
+
 def _may_vanish(graph: Graph, node: Node) -> bool:
     """Whether a node is a concatenation whose inputs are likely to be computed inside its result."""
     return is_contiguous(graph, node) and all(t in graph.producer for t in node.inputs)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tflgpu.errors import internal_faults
 from tflgpu.graph.ir import Node, Value
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.access import Access, access
+from tflgpu.kernels.access import Access
 from tflgpu.kernels.architecture import lower_node
 from tflgpu.kernels.candidates import TileConfig
 from tflgpu.kernels.kernel import Argument, Grid, Kernel, Storage
@@ -43,7 +43,7 @@ def _planned(node: Node, planning: Planning) -> PlannedKernel:
         # Compilers for CPUs would load them before all loops, and then accumulators spill (64% more time).
         argument = replace(request.operand(f"operand{index}", index), restrict=target.family != "cpu")
         arguments.append(argument)
-        accesses[index] = access(argument.name, argument, request.shape(index).shape, output.geometry.shape)
+        accesses[index] = request.operand_access(argument, index)
     epilogue = _planned_epilogue(node, kernel.value_type, accesses)
     result = epilogue[-1].type if epilogue else kernel.value_type
     if result != output.vector:

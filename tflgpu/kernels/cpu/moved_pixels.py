@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from math import prod
 
 from tflgpu.graph.layout import LANES
+from tflgpu.kernels.access import Digit
 from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.items import ItemParameters, item_kernel
 from tflgpu.kernels.kernel import Kernel, Storage
-from tflgpu.kernels.movement.strided_kernel import Digit, moved_unit, strided_of
+from tflgpu.kernels.movement.strided_kernel import moved_unit, strided_of
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.movement.strided import Factor, axes_of

@@ -24,8 +24,10 @@ class MapParameters(ItemParameters, template="movement/map"):
 def map_kernel(request: Request) -> Kernel:
     """Elementwise functions of a vec4 of the output."""
     g, source = request.output.geometry, request.operand("src", 0)
-    linear = source.tensor is not None and request.input(0).linear
-    primary = access("src", source, request.shape(0).shape, g.shape, linear=linear)
+    if source.tensor is not None and request.input(0).linear:
+        primary = access("src", source, request.shape(0).shape, g.shape, linear=True)
+    else:
+        primary = request.operand_access(source, 0)
     pixels = 4 if request.target.family == "cpu" else 1
     items = g.batch * g.slices * (g.plane // pixels + g.plane % pixels)
     parameters = MapParameters(primary=primary, pixels=pixels, dirty=primary.splat)

@@ -7,21 +7,13 @@ from dataclasses import dataclass
 from math import prod
 
 from tflgpu.graph.layout import LANES
+from tflgpu.kernels.access import Digit, digits_of, keeps_units, keeps_vec4s
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.items import ItemParameters
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.movement.rearrange import copy_kernel
 from tflgpu.kernels.request import Request
-from tflgpu.ops.movement.strided import Factor, Strided, whole
-
-
-@dataclass(frozen=True)
-class Digit:
-    """``index / divisor % extent * stride`` units; without an extent there is nothing above it."""
-
-    divisor: int
-    extent: int | None
-    stride: int
+from tflgpu.ops.movement.strided import Strided, whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +32,7 @@ def strided_kernel(request: Request) -> Kernel:
     """A reshape, or a movement along strides, in units that stay together."""
     source, strided = request.input(0), strided_of(request)
     name, unit = moved_unit(strided, source, request.output)
-    digits = _digits(strided.factors, unit)
+    digits = digits_of(strided.factors, unit)
     return copy_kernel(request, StridedParameters(unit=name, start=strided.start // unit, digits=digits, src=source))
 
 
@@ -53,25 +45,8 @@ def strided_of(request: Request) -> Strided:
 def moved_unit(strided: Strided, source: Storage, output: Storage) -> tuple[str, int]:
     """What stays together: its name, and its elements."""
     channels = output.geometry.channels
-    if source.channels == channels and not (source.linear and channels % LANES) and _keeps(strided, channels):
+    if source.channels == channels and not (source.linear and channels % LANES) and keeps_units(strided, channels):
         return "pixel", channels
-    if source.channels % LANES == channels % LANES == 0 and _keeps(strided, LANES):
+    if keeps_vec4s(strided, source.geometry, output.geometry):
         return "vec4", LANES
     return "element", 1
-
-
-def _keeps(strided: Strided, unit: int) -> bool:
-    """Whether elements stay in units of ``unit`` neighbours."""
-    *outer, last = strided.factors or (Factor(1, 1),)
-    together = last.stride == 1 and last.extent % unit == 0
-    return unit == 1 or (together and all(n % unit == 0 for n in (strided.start, *(f.stride for f in outer))))
-
-
-def _digits(factors: tuple[Factor, ...], unit: int) -> list[Digit]:
-    """The digits of a unit's index, the most significant first. A unit's elements are neighbours of the last factor."""
-    digits, divisor = list[Digit](), 1
-    for i, f in reversed(list(enumerate(factors))):
-        extent, stride = (f.extent // unit, f.stride) if i == len(factors) - 1 else (f.extent, f.stride // unit)
-        digits.insert(0, Digit(divisor, None if i == 0 else extent, stride))
-        divisor *= extent
-    return digits

@@ -38,7 +38,8 @@ def _registered(phase: Phase) -> dict[str, DevicePass]:
 
 
 # By the names that `tflgpu show --after` takes. Fusions come first: they know the kinds of nodes that the portable
-# passes leave. Storage is assigned before, as costs depend on it. A sum is divided last, whatever node computes it.
+# passes leave. Storage is assigned before, as costs depend on it. A sum is divided after them,
+# whatever node computes it. What is read through a movement is known when no other movement is in place.
 DEVICE_PASSES: Mapping[str, DevicePass] = {
     "convert_layouts": DevicePass(convert_layouts),
     "shorten_states": DevicePass(shorten_states),
@@ -52,6 +53,7 @@ DEVICE_PASSES: Mapping[str, DevicePass] = {
     "store_rows": DevicePass(store_rows),
     "slice_in_place": DevicePass(slice_in_place),
     "concatenate_in_place": DevicePass(concatenate_in_place),
+    **_registered("read"),
     "overwrite_states": DevicePass(overwrite_states),
 }
 
