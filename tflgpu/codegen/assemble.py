@@ -7,9 +7,9 @@ from dataclasses import replace
 from tflgpu.artifact.executable import Executable
 from tflgpu.codegen.claiming_kernel import can_claim, render_claiming
 from tflgpu.codegen.persistent_kernel import for_parts, render_persistent
-from tflgpu.codegen.program_parts import find_parts
 from tflgpu.codegen.render import KernelSource
 from tflgpu.errors import internal_faults
+from tflgpu.plan.program_parts import find_parts
 from tflgpu.target import Target
 
 

@@ -8,9 +8,9 @@ from itertools import groupby, pairwise
 from tflgpu.artifact.executable import Executable, Persistent, PersistentRun
 from tflgpu.codegen.environment import AWAIT_INPUTS, environment
 from tflgpu.codegen.launch_calls import Table, binding_names, calls, in_intervals, numbers_of
-from tflgpu.codegen.program_parts import find_runs
 from tflgpu.codegen.render import KernelSource
 from tflgpu.codegen.shared_functions import Variant, variants
+from tflgpu.plan.program_parts import find_runs
 
 PERSISTENT = "persistent"  # how the names of the kernels begin
 

@@ -10,8 +10,9 @@ import numpy as np
 from tflgpu.errors import ModelError
 from tflgpu.frontend.graph_builder import GraphBuilder
 from tflgpu.frontend.variables import Variables
-from tflgpu.graph.ir import State
+from tflgpu.graph.ir import State, TensorId
 from tflgpu.model.model import Model, Operator
+from tflgpu.ops.movement.gather import Gather
 
 # Their numbers of inputs and outputs.
 VARIABLE_OPERATORS: Mapping[str, tuple[int, int]] = {
@@ -80,9 +81,29 @@ def states_of(graph: GraphBuilder) -> Iterator[State]:
         if value.shape != start.shape:
             shapes = f"{list(start.shape)} takes a value of shape {list(value.shape)}"
             raise ModelError(f"variable {variable.name!r} of shape {shapes}")
-        # Rounding to half precision in every run would add up.
-        graph.tensors[value.id] = value = replace(graph.tensors[value.id], precise=True)
+        # What is computed of the last value would be rounded to half precision again in every run. Elements that only
+        # take the place of others, as those of a cache of keys and values, are rounded once.
+        precise = graph.tensors[value.id].precise or not replaces_elements(graph, value.id, start.id)
+        for tensor in (start.id, value.id):
+            graph.tensors[tensor] = replace(graph.tensors[tensor], precise=precise)
+        start, value = graph.tensors[start.id], graph.tensors[value.id]
         # The value may also be a constant, an input, an output or another variable's: the state gets a copy, which
         # fuses into the node that computes the value if the state alone wants it.
         written = graph.add_map(value, replace(start, id=next(graph.ids)))
         yield State(variable.name, start.id, written.id, variable.initial, variable.held)
+
+
+def replaces_elements(graph: GraphBuilder, value: TensorId, start: TensorId) -> bool:
+    """Whether a state's next value is the last one with other elements in some places: nothing is computed of it."""
+    by_output = {node.output: node for node in graph.nodes}
+    while value != start:
+        node = by_output.get(value)
+        if node is None or node.epilogue:
+            return False
+        if isinstance(node.attributes, Gather) and node.attributes.background is not None:
+            value = node.inputs[node.attributes.background]
+        elif node.kind == "reshape":
+            value = node.inputs[0]
+        else:
+            return False
+    return True

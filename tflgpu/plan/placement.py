@@ -52,16 +52,21 @@ def levels(kernels: Sequence[PlannedKernel], aliases: Aliases, storage: Mapping[
 
 
 def placement(
-    graph: Graph, kernels: Sequence[PlannedKernel], storage: Mapping[TensorId, Storage], target: Target
+    graph: Graph,
+    kernels: Sequence[PlannedKernel],
+    storage: Mapping[TensorId, Storage],
+    target: Target,
+    *,
+    by_levels: bool = False,
 ) -> tuple[tuple[PlannedKernel, ...], Placement]:
     """The order in which kernels run, and memory for all of their activations.
 
-    Where independent kernels run at the same time, they come one level after the other, and a tensor's memory is not
-    given to another one of the same level: else the second kernel would wait for the first one.
+    by_levels: order kernels by levels of dependency, and give no tensor memory of another one of its level, so that
+    independent kernels do not wait for each other.
     """
     aliases = _aliases(graph, kernels, storage)
     times: Sequence[int] = range(len(kernels))
-    if target.overlaps_kernels:
+    if by_levels:
         unsorted = levels(kernels, aliases, storage)
         order = sorted(times, key=unsorted.__getitem__)
         kernels, times = [kernels[number] for number in order], sorted(unsorted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 
 from tflgpu.errors import internal_faults
@@ -9,9 +10,11 @@ from tflgpu.graph.ir import Graph
 from tflgpu.kernels.request import Chooser, first_ranked
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.passes.device import planned
+from tflgpu.plan.barrier_intervals import barrier_intervals
 from tflgpu.plan.kernels import planned_kernel
 from tflgpu.plan.placement import placement
 from tflgpu.plan.plan import Plan
+from tflgpu.plan.program_parts import find_runs
 from tflgpu.plan.traffic import traffic
 from tflgpu.target import WHOLE_PLAN, Target, cpu_work
 
@@ -56,8 +59,25 @@ def _make_plan(planning: Planning, fuse: bool) -> Plan:
     # A tensor without elements needs no kernel.
     computed = (node for node in graph.nodes if not node.in_place and graph[node.output].size)
     kernels = tuple(planned_kernel(node, result) for node in computed)
-    kernels, places = placement(graph, kernels, storage, target)
-    return Plan(**vars(places), graph=graph, target=target, kernels=kernels, storage=storage, fusions=result.decisions)
+
+    def placed(by_levels: bool) -> Plan:
+        ordered, places = placement(graph, kernels, storage, target, by_levels=by_levels)
+        found = vars(places) | {"graph": graph, "target": target, "kernels": ordered, "storage": storage}
+        return Plan(**found, fusions=result.decisions)
+
+    orders = (True, False) if target.overlaps_kernels else (False,)
+    return min(map(placed, orders), key=_waiting_cycles)
+
+
+def _waiting_cycles(plan: Plan) -> float:
+    """Cycles between the kernels of a plan for the persistent executor: barriers, and launches of its parts."""
+    if not plan.target.overlaps_kernels:
+        return 0.0
+    by_interval = defaultdict[int, list[str]](list)
+    for interval, kernel in zip(barrier_intervals(plan), plan.kernels, strict=True):
+        by_interval[interval].append(kernel.key)
+    costs, runs = plan.target.cost_model, find_runs([own for _, own in sorted(by_interval.items())])
+    return len(by_interval) * costs.interval_latency + len(runs) * costs.launch_latency
 
 
 def _work(plan: Plan) -> int:

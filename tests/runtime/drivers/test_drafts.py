@@ -11,7 +11,7 @@ import pytest
 
 import tflgpu
 from tests.support.models import Builder
-from tflgpu.codegen import program_parts
+from tflgpu.plan import program_parts
 from tflgpu.runtime.opencl import build, program, quirks
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.quirks import NVIDIA, Driver, Quirk, compiler_options

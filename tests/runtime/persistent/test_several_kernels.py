@@ -15,10 +15,10 @@ from tests.runtime.persistent.chains import X, chain, expected
 from tests.support.models import Builder
 from tests.support.planning import plan_of
 from tests.support.targets import H200
-from tflgpu.codegen import program_parts
 from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import render
+from tflgpu.plan import program_parts
 from tflgpu.runtime.executors.persistent_executor import SPIN_LIMIT, PersistentExecutor
 
 
