@@ -39,7 +39,6 @@ COMPETES: Mapping[str, tuple[tuple[str, ...], tuple[Precision, ...]]] = {
     "width blocking": (("CONV_2D",), ("fp32", "fp16")),
     "kn2row": (("CONV_2D", "TRANSPOSE_CONV"), ("fp32", "fp16")),
     "a sum in one kernel": (("CONV_2D", "FULLY_CONNECTED"), ("fp32", "fp16")),
-    "an LSTM in one kernel": (("UNIDIRECTIONAL_SEQUENCE_LSTM",), ("fp32", "fp16")),
 }
 
 

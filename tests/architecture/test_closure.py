@@ -64,7 +64,6 @@ def test_every_kind_has_a_kernel_on_both_families() -> None:
             "depthwise_pointwise",
             "shares",
             "layer_of_mean",
-            "lstm_step",
             "tap_sums",
             "join_attention",
         }

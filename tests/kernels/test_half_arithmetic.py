@@ -25,7 +25,6 @@ FAST = tflgpu.Options(precision="fp16_fast", cache="off", fallback="forbid")
 # is in float.
 IN_FLOAT = {
     "portable/lstm",
-    "gpu/lstm_step",
     "gpu/layer_of_mean",
     "cpu/convolution",
     "cpu/convolution_packed",

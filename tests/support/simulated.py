@@ -18,7 +18,6 @@ import pytest
 
 import tflgpu
 from tests.kernels.gpu.ways import take_always
-from tests.support.corrections import NEVER, correct
 from tests.support.fixed_cases import fixed_cases
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
@@ -38,8 +37,6 @@ def run_cases(family: Literal["cpu", "gpu"], precision: Literal["fp32", "fp16"])
     for name, case in fixed_cases().items():
         options = tflgpu.Options(precision=precision, execution=tflgpu.Execution(kernels=family))
         with pytest.MonkeyPatch.context() as patch:
-            # With a single compute unit steps would never be faster.
-            correct(patch, {"an LSTM in one kernel": NEVER})
             if name == "convolutions_of_few_channels":  # which would cost a single compute unit too much as well
                 take_always(patch, "kn2row")
             _, plan = plan_model(case.model, options, device.target(options))

@@ -1,4 +1,4 @@
-"""Items that several work-items of a group share: windows, greatest elements and running sums; and steps of LSTMs."""
+"""Items that several work-items of a group share: windows, greatest elements and running sums."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ from tests.kernels.gpu.reductions import running_sum
 from tests.kernels.networks import options
 from tests.ops import windows
 from tests.ops.case import Net
-from tests.ops.rows.recurrent import Lstm, sequence_node
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
-from tests.support.corrections import NEVER, correct
 from tests.support.planning import plan_of
-from tests.support.targets import H200
-from tflgpu.kernels.gpu import depthwise_windows, lstm_steps
+from tflgpu.kernels.gpu import depthwise_windows
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.target import Target
 
@@ -120,36 +117,3 @@ def test_few_long_results_take_large_groups() -> None:
     kernels = kernels_of(net, "portable/", launches)
     sizes = [k.local_size for k in kernels if vars(k.parameters)["sharers"] == k.local_size]
     assert len(sizes) == 2 and min(sizes) > launches.local_size
-
-
-@pytest.mark.quick(when=lambda batch: batch == 2)
-@pytest.mark.parametrize(
-    ("lstm", "times", "batch", "time_major"),
-    [
-        (Lstm(9, 9), 3, 2, True),
-        (Lstm(21, 21, peephole=True, cell_clip=0.3), 3, 6, False),
-        (Lstm(8, 8, input_gate=False), 3, 1, False),
-        (Lstm(9, 9, input_gate=False), 1, 5, True),
-        (Lstm(50, 50), 1, 19, False),
-    ],
-)
-def test_work_groups_share_the_cells_of_a_step(
-    lstm: Lstm, times: int, batch: int, time_major: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    correct(monkeypatch, {"an LSTM in one kernel": NEVER})
-    monkeypatch.setattr(lstm_steps, "LOADED", 2)
-    net = Net(seed=1)
-    net.output(sequence_node(net, lstm, times, batch, depth=5, time_major=time_major))
-    steps = kernels_of(net, "gpu/lstm_step")
-    assert len(steps) == times and all(vars(k.parameters)["alone"] == (times == 1) for k in steps)
-
-
-@pytest.mark.parametrize(("cells", "stepped"), [(512, True), (32, False)])
-def test_lstms_of_many_cells_take_a_kernel_for_each_step(cells: int, stepped: bool) -> None:
-    net, times = Net(seed=1), 50
-    net.output(sequence_node(net, Lstm(cells, cells), times, batch=1, depth=5, time_major=True))
-    plan = plan_of(net.case().model, H200)
-    steps = [k for k in plan.kernels if k.kernel.template == "gpu/lstm_step"]
-    assert len(steps) == (times if stepped else 0)
-    weights = {id(a.data) for k in steps for a in k.arguments if a.name == "weights"}
-    assert len(weights) <= 1, "all steps read the same"
