@@ -182,7 +182,7 @@ def _compiled(
 ) -> DevicePartition:
     linked: Executable = link(plan, source.names, piece.output_types, shared)
     text, executable = assemble(source, linked, plan.target)
-    return DevicePartition(piece.inputs, piece.outputs, text, executable, piece.checks)
+    return DevicePartition(piece.inputs, piece.outputs, text, executable, piece.checks, piece.trims)
 
 
 def device_partition(

@@ -9,6 +9,7 @@ from typing import Literal
 from tflgpu.artifact.executable import Array, Binding, Executable
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import Interface, SignatureInfo, TensorIndex, TensorInfo
+from tflgpu.model.trims import Trim
 from tflgpu.model.trip_count import Bound
 from tflgpu.report.report import Report
 
@@ -18,7 +19,8 @@ class DevicePartition:
     """Operators that run on the device: OpenCL C, and how it is launched.
 
     inputs, outputs: tensors of the file; a loop's own truth value is none. checks: after the outputs the executable
-    has a truth value for each of these faults, true if the run found it. binaries: compiled programs of the source, the
+    has a truth value for each of these faults, true if the run found it. trims: what a run cuts off of the outputs; the
+    sizes that say how much are the executable's last outputs. binaries: compiled programs of the source, the
     best first; empty until the device's compiler has run.
     """
 
@@ -27,6 +29,7 @@ class DevicePartition:
     source: str = field(repr=False)
     executable: Executable = field(repr=False)
     checks: tuple[str, ...] = ()
+    trims: tuple[Trim, ...] = ()
     binaries: tuple[bytes, ...] = field(default=(), repr=False)
 
 

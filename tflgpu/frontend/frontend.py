@@ -10,7 +10,7 @@ from tflgpu.frontend.complex_numbers import keep_on_one_side
 from tflgpu.frontend.control_flow.pieces import Call, LoweredPiece
 from tflgpu.frontend.entry_point import EntryPoint, entry_point, signatures_of, with_bound
 from tflgpu.frontend.input_shapes import check_batch, requested_shapes
-from tflgpu.frontend.lower import InferShapes, lower
+from tflgpu.frontend.lower import InferShapes, lower, lower_bounded
 from tflgpu.frontend.lowered import Entry, Lowered
 from tflgpu.frontend.partition import Partition, partition
 from tflgpu.graph.layout import Shape
@@ -137,7 +137,7 @@ class Frontend:
             return ()
         lowered = self.lower_partition(partition)
         types = tuple(lowered.output_types)
-        return (LoweredPiece(lowered.graph, partition.inputs, partition.outputs, types, lowered.checks),)
+        return (LoweredPiece(lowered.graph, partition.inputs, partition.outputs, types, lowered.checks, lowered.trims),)
 
     def lower_partition(self, partition: Partition) -> Lowered:
         """A piece for the device as a graph of its own. Raises UnsupportedError if it cannot stand alone."""
@@ -190,6 +190,16 @@ def lower_model(
         checks=options.numerics.checks,
         infer=litert if options.fallback == "auto" else None,
     )
+    if lowered.obstacles and not options.numerics.checks and not options.cpu_part.operators:
+        bounded = lower_bounded(
+            model,
+            entry,
+            fake_quantize=options.numerics.quantized == "fake_quantize",
+            shapes=shapes,
+            grids=grids,
+            missing_types=missing_types,
+        )
+        lowered = bounded or lowered
     sent, tensors = _sent_to_cpu(lowered.entries, options.cpu_part.operators), model.subgraphs[entry.subgraph].tensors
     outputs = {t.index for _, t in entry.outputs}
     lowered = replace(lowered, entries=keep_on_one_side(sent, entry.operators, tensors, outputs))

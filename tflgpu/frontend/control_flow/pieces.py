@@ -10,6 +10,7 @@ from tflgpu.graph.ir import Array, Graph, Tensor, TensorId, remove_dead
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import Operator
 from tflgpu.model.tensor_info import TensorIndex
+from tflgpu.model.trims import Trim
 from tflgpu.model.trip_count import Bound
 
 
@@ -19,7 +20,8 @@ class LoweredPiece:
 
     inputs: the tensors of the file after its inputs. outputs: those after its outputs, if there are any; a truth
     value that says whether a loop goes on has none. output_types: the element types for callers. checks: faults for
-    which the graph has a truth value each, after the outputs.
+    which the graph has a truth value each, after the outputs. trims: what is cut off of the outputs; the sizes that
+    say how much come last.
     """
 
     graph: Graph
@@ -27,6 +29,7 @@ class LoweredPiece:
     outputs: tuple[TensorIndex, ...]
     output_types: tuple[str, ...]
     checks: tuple[str, ...] = ()
+    trims: tuple[Trim, ...] = ()
 
 
 @dataclass(frozen=True)
