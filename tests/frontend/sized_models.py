@@ -132,6 +132,103 @@ def creations() -> bytes:
     return builder.finish([numbers, total, tiled, padded, *best])
 
 
+CLASSES, MOST = 3, 10
+
+
+def detector() -> bytes:
+    """A head without anchors, as exports of YOLOv8 with suppression end: candidates, boxes that are left, and margins.
+
+    Indices of boxes get a column of batches and one of classes, as in ONNX, and lose them again.
+    """
+    builder, count = DynamicBuilder(), 40
+    picture = builder.input((1, 8, 10, 3), name="picture")
+    filters = 0.1 * np.random.default_rng(3).standard_normal((4 + CLASSES, 3, 3, 3)).astype(np.float32)
+    layer = [builder.constant(filters), builder.constant(np.zeros(4 + CLASSES, np.float32))]
+    image = builder.add("CONV_2D", [picture, *layer], (1, 4, 10, 7), padding="SAME", stride_h=2, stride_w=1)
+    table = builder.add("RESHAPE", [image, builder.ints([count, 4 + CLASSES])], (count, 4 + CLASSES))
+    numbers = builder.add("LOGISTIC", [table], (count, 4 + CLASSES))
+
+    def columns(x: int, start: int, size: int, rows: int) -> int:
+        return builder.add("SLICE", [x, builder.ints([0, start]), builder.ints([rows, size])], (rows, size))
+
+    best = builder.add("REDUCE_MAX", [columns(numbers, 4, CLASSES, count), builder.ints([1])], (count,))
+    values, order = builder.tensor((20,)), builder.tensor((20,), "int32")
+    builder.op("TOPK_V2", [best, builder.ints(20)], [values, order])
+    rows = builder.add("GATHER", [numbers, order], (20, 4 + CLASSES), axis=0)
+    labels = builder.add(
+        "ARG_MAX", [columns(rows, 4, CLASSES, 20), builder.ints(1)], (20,), "int32", output_type="INT32"
+    )
+    classes = builder.add("CAST", [labels], (20,))
+    centres, halves = (
+        columns(rows, 0, 2, 20),
+        builder.add("MUL", [columns(rows, 2, 2, 20), builder.constant(np.float32(0.5))], (20, 2)),
+    )
+    corners = [builder.add(code, [centres, halves], (20, 2)) for code in ("SUB", "ADD")]
+    boxes = builder.add("CONCATENATION", corners, (20, 4), axis=1)
+    moved = builder.add("ADD", [boxes, builder.add("RESHAPE", [classes, builder.ints([20, 1])], (20, 1))], (20, 4))
+    limits = [builder.ints(15), *(builder.constant(np.float32(v)) for v in (0.5, 0.7))]
+    chosen, found = builder.tensor((15,), "int32"), builder.tensor((), "int32")
+    builder.op("NON_MAX_SUPPRESSION_V4", [moved, values, *limits], [chosen, found])
+    end = builder.add("PACK", [found], (1,), "int32", values_count=1, axis=0)
+    kept = builder.add("STRIDED_SLICE", [chosen, builder.ints([0]), end, builder.ints([1])], (ANY,), "int32")
+    triple = builder.add("EXPAND_DIMS", [kept, builder.ints(1)], (ANY, 1), "int32")
+    margin, zero = builder.ints([[0, 0], [1, 0]]), builder.ints(0)
+    for width in (2, 3):
+        triple = builder.add("PADV2", [triple, margin, zero], (ANY, width), "int32")
+    last = builder.add("GATHER", [triple, builder.ints([2])], (ANY, 1), "int32", axis=1)
+    places = builder.add("SQUEEZE", [last], (ANY,), "int32", squeeze_dims=[1])
+    first = builder.add(
+        "STRIDED_SLICE", [places, builder.ints([0]), builder.ints([MOST]), builder.ints([1])], (ANY,), "int32"
+    )
+    shape = builder.ints([-1, 1])
+    parts = [builder.add("GATHER", [boxes, first], (ANY, 4), axis=0)]
+    for x in (values, classes):
+        taken = builder.add("GATHER", [x, first], (ANY,), axis=0)
+        parts.append(builder.add("RESHAPE", [taken, shape], (ANY, 1), new_shape=[-1, 1]))
+    found_boxes = builder.add("CONCATENATION", parts, (ANY, 6), axis=1)
+    sizes = builder.add("SHAPE", [found_boxes], (2,), "int32", out_type="INT32")
+    one = builder.add(
+        "STRIDED_SLICE",
+        [sizes, builder.ints([0]), builder.ints([1]), builder.ints([1])],
+        (),
+        "int32",
+        shrink_axis_mask=1,
+    )
+    rest = builder.add("SUB", [builder.ints(MOST), one], (), "int32")
+    margins = builder.add("PACK", [zero, rest, zero, zero], (4,), "int32", values_count=4, axis=0)
+    margins = builder.add("RESHAPE", [margins, builder.ints([2, 2])], (2, 2), "int32", new_shape=[2, 2])
+    padded = builder.add("PAD", [found_boxes, margins], (MOST, 6))
+    return builder.finish([builder.add("EXPAND_DIMS", [padded, zero], (1, MOST, 6)), found_boxes])
+
+
+def suppression_by_class() -> bytes:
+    """The boxes that are left of each class, one class after another, as ONNX has them."""
+    builder = DynamicBuilder()
+    boxes, scores = builder.input((12, 4), name="boxes"), builder.input((CLASSES, 12), name="scores")
+    limits = [builder.ints(6), *(builder.constant(np.float32(v)) for v in (0.3, 0.6))]
+    lists = []
+    for number in range(CLASSES):
+        row = builder.add("SLICE", [scores, builder.ints([number, 0]), builder.ints([1, 12])], (1, 12))
+        row = builder.add("RESHAPE", [row, builder.ints([12])], (12,))
+        chosen, found = builder.tensor((6,), "int32"), builder.tensor((), "int32")
+        builder.op("NON_MAX_SUPPRESSION_V4", [boxes, row, *limits], [chosen, found])
+        size = builder.add("RESHAPE", [found, builder.ints([1])], (1,), "int32", new_shape=[1])
+        kept = builder.add("SLICE", [chosen, builder.ints([0]), size], (ANY,), "int32")
+        column = builder.add("RESHAPE", [kept, builder.ints([-1, 1])], (ANY, 1), "int32", new_shape=[-1, 1])
+        margins = builder.ints([[0, 0], [1, 0]])
+        lists.append(builder.add("PADV2", [column, margins, builder.ints(number)], (ANY, 2), "int32"))
+    return builder.finish([builder.add("CONCATENATION", lists, (ANY, 2), "int32", axis=0)])
+
+
+def _picture(rng: np.random.Generator) -> list[Array]:
+    return [(rng.standard_normal((1, 8, 10, 3)) * rng.choice((0.1, 1, 2))).astype(np.float32)]
+
+
+def _boxes_of_classes(rng: np.random.Generator) -> list[Array]:
+    scores = rng.random((CLASSES, 12)) * rng.choice((0.5, 1, 2), (CLASSES, 1))
+    return [rng.standard_normal((12, 4)).astype(np.float32), scores.astype(np.float32)]
+
+
 def _boxes(rng: np.random.Generator) -> list[Array]:
     return [rng.standard_normal((12, 4)).astype(np.float32), rng.random(12).astype(np.float32)]
 
@@ -145,4 +242,6 @@ MODELS: dict[str, tuple[bytes, Draw]] = {
     "places": (places(), _matrix),
     "reductions": (reductions(), _somewhere_positive),
     "creations": (creations(), one_list),
+    "detector": (detector(), _picture),
+    "suppression_by_class": (suppression_by_class(), _boxes_of_classes),
 }

@@ -279,12 +279,14 @@ class _Lowering:
             target = self.subgraph.tensors[operator.outputs[0]]
             self.graph.bind(target.index, Tensor(next(self.graph.ids), target.name, data.shape, data.dtype.name, data))
             return []
+        op, failures = find_operator(operator.code)
         if self.sizes is not None and operator.code in RULES:
-            rule, emitter = RULES[operator.code], Emitter(self.graph.ids, self.graph.source_of(operator))
-            results = rule(Operation(replace(site, output_shapes=(None,) * len(operator.outputs)), emitter, self.sizes))
+            if misfits := op.misfits(site) if op else []:
+                return misfits
+            emitter = Emitter(self.graph.ids, self.graph.source_of(operator))
+            results = RULES[operator.code](Operation(site, emitter, self.sizes))
             if results is not None:
                 return self._add(operator, site, emitter, results)
-        op, failures = find_operator(operator.code)
         if op is None:
             if operator.is_custom and operator.code not in KNOWN_CUSTOM:
                 return [f"custom operator {operator.code!r} is known neither to tflgpu nor to LiteRT", *failures]

@@ -18,7 +18,7 @@ from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
 from tflgpu.ops import Emitter, Site, find_operator
 from tflgpu.ops.arithmetic.scan import true_places
 from tflgpu.ops.limits import made_reasons
-from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position
+from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange, reshape_node
 from tflgpu.ops.movement.slicing import has_mask, sliced_axes
 
@@ -148,6 +148,8 @@ def _top_k(op: Operation) -> Results | None:
 
 @rule("WHERE")
 def _where(op: Operation) -> Results | None:
+    if len(op.site.inputs) != 1 or op.site.inputs[0] is None:
+        raise Refused("it has not one input")
     condition = op.input(0)
     shape = condition.shape
     if condition.dtype not in ("bool", "float32", "int32") or condition.size == 0 or not shape:
@@ -513,6 +515,34 @@ def _mean(op: Operation) -> Results | None:
         steps = EpilogueOp("mul", (Value(0), Input(1))), EpilogueOp("div", (Value(1), Input(2)))
         result = op.emit.node("map", [result, most, size], result.shape, None, steps)
     return result
+
+
+@rule("CONCATENATION")
+def _concatenation(op: Operation) -> Results | None:
+    """Joined with what is not meant between the inputs, then without it."""
+    inputs = [t for t in op.site.inputs if t is not None]
+    axis = int(op.site.options.get("axis", 0)) % max(1, len(inputs[0].shape))
+    opens = [op.sizes.of(t) for t in inputs]
+    if not any(axis in known for known in opens):
+        return None
+    if any(set(known) - {axis} for known in opens):
+        raise Refused("what it joins is open along another axis")
+    emit = op.emit
+    (joined,) = op.declared()
+    op.noted(joined, {})
+    masks = [
+        op.sizes.is_meant(emit, known[axis], (t.shape[axis],), 0)
+        if axis in known
+        else emit.constant(np.ones(t.shape[axis], np.bool_))
+        for t, known in zip(inputs, opens, strict=True)
+    ]
+    extent = joined.shape[axis]
+    mask = emit.node("concatenate", masks, (extent,), Concatenate(0)) if len(masks) > 1 else masks[0]
+    places, count = true_places(emit, mask)
+    positions = [follow(i) for i in range(len(joined.shape))]
+    positions[axis] = Position((Lookup(1, (AxisMap(axis),), extent - 1),))
+    result = emit.node("gather", [joined, places], joined.shape, Gather(tuple(positions)))
+    return op.noted(result, {axis: Number(count.id, 0, count, 0, extent)})
 
 
 @rule("NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5")
