@@ -135,16 +135,18 @@ def creations() -> bytes:
 CLASSES, MOST = 3, 10
 
 
-def detector() -> bytes:
+def detector(height: int = 8, width: int = 10, candidates: int = 20, chosen: int = 15) -> bytes:
     """A head without anchors, as exports of YOLOv8 with suppression end: candidates, boxes that are left, and margins.
 
     Indices of boxes get a column of batches and one of classes, as in ONNX, and lose them again.
     """
-    builder, count = DynamicBuilder(), 40
-    picture = builder.input((1, 8, 10, 3), name="picture")
+    builder, count = DynamicBuilder(), height // 2 * width
+    picture = builder.input((1, height, width, 3), name="picture")
     filters = 0.1 * np.random.default_rng(3).standard_normal((4 + CLASSES, 3, 3, 3)).astype(np.float32)
     layer = [builder.constant(filters), builder.constant(np.zeros(4 + CLASSES, np.float32))]
-    image = builder.add("CONV_2D", [picture, *layer], (1, 4, 10, 7), padding="SAME", stride_h=2, stride_w=1)
+    image = builder.add(
+        "CONV_2D", [picture, *layer], (1, height // 2, width, 4 + CLASSES), padding="SAME", stride_h=2, stride_w=1
+    )
     table = builder.add("RESHAPE", [image, builder.ints([count, 4 + CLASSES])], (count, 4 + CLASSES))
     numbers = builder.add("LOGISTIC", [table], (count, 4 + CLASSES))
 
@@ -152,25 +154,29 @@ def detector() -> bytes:
         return builder.add("SLICE", [x, builder.ints([0, start]), builder.ints([rows, size])], (rows, size))
 
     best = builder.add("REDUCE_MAX", [columns(numbers, 4, CLASSES, count), builder.ints([1])], (count,))
-    values, order = builder.tensor((20,)), builder.tensor((20,), "int32")
-    builder.op("TOPK_V2", [best, builder.ints(20)], [values, order])
-    rows = builder.add("GATHER", [numbers, order], (20, 4 + CLASSES), axis=0)
+    values, order = builder.tensor((candidates,)), builder.tensor((candidates,), "int32")
+    builder.op("TOPK_V2", [best, builder.ints(candidates)], [values, order])
+    rows = builder.add("GATHER", [numbers, order], (candidates, 4 + CLASSES), axis=0)
     labels = builder.add(
-        "ARG_MAX", [columns(rows, 4, CLASSES, 20), builder.ints(1)], (20,), "int32", output_type="INT32"
+        "ARG_MAX", [columns(rows, 4, CLASSES, candidates), builder.ints(1)], (candidates,), "int32", output_type="INT32"
     )
-    classes = builder.add("CAST", [labels], (20,))
+    classes = builder.add("CAST", [labels], (candidates,))
     centres, halves = (
-        columns(rows, 0, 2, 20),
-        builder.add("MUL", [columns(rows, 2, 2, 20), builder.constant(np.float32(0.5))], (20, 2)),
+        columns(rows, 0, 2, candidates),
+        builder.add("MUL", [columns(rows, 2, 2, candidates), builder.constant(np.float32(0.5))], (candidates, 2)),
     )
-    corners = [builder.add(code, [centres, halves], (20, 2)) for code in ("SUB", "ADD")]
-    boxes = builder.add("CONCATENATION", corners, (20, 4), axis=1)
-    moved = builder.add("ADD", [boxes, builder.add("RESHAPE", [classes, builder.ints([20, 1])], (20, 1))], (20, 4))
-    limits = [builder.ints(15), *(builder.constant(np.float32(v)) for v in (0.5, 0.7))]
-    chosen, found = builder.tensor((15,), "int32"), builder.tensor((), "int32")
-    builder.op("NON_MAX_SUPPRESSION_V4", [moved, values, *limits], [chosen, found])
+    corners = [builder.add(code, [centres, halves], (candidates, 2)) for code in ("SUB", "ADD")]
+    boxes = builder.add("CONCATENATION", corners, (candidates, 4), axis=1)
+    moved = builder.add(
+        "ADD",
+        [boxes, builder.add("RESHAPE", [classes, builder.ints([candidates, 1])], (candidates, 1))],
+        (candidates, 4),
+    )
+    limits = [builder.ints(chosen), *(builder.constant(np.float32(v)) for v in (0.5, 0.7))]
+    indices, found = builder.tensor((chosen,), "int32"), builder.tensor((), "int32")
+    builder.op("NON_MAX_SUPPRESSION_V4", [moved, values, *limits], [indices, found])
     end = builder.add("PACK", [found], (1,), "int32", values_count=1, axis=0)
-    kept = builder.add("STRIDED_SLICE", [chosen, builder.ints([0]), end, builder.ints([1])], (ANY,), "int32")
+    kept = builder.add("STRIDED_SLICE", [indices, builder.ints([0]), end, builder.ints([1])], (ANY,), "int32")
     triple = builder.add("EXPAND_DIMS", [kept, builder.ints(1)], (ANY, 1), "int32")
     margin, zero = builder.ints([[0, 0], [1, 0]]), builder.ints(0)
     for width in (2, 3):

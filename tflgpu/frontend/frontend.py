@@ -19,6 +19,10 @@ from tflgpu.model.quantization import Grid, is_quantized
 from tflgpu.model.tensor_info import Interface, SignatureInfo, TensorIndex, TensorInfo
 from tflgpu.options import Options
 
+# Elements of tensors whose sizes only a run can tell, by their upper bounds. More take longer on the device, which
+# computes all of them, than a crossing to LiteRT, which computes those that are meant.
+MOST_BOUNDED = 1 << 17
+
 ADVICE = f"install the CPU fallback with {install_command('fallback')}"
 
 
@@ -180,6 +184,7 @@ def lower_model(
     entry = with_bound(entry, options.interface.bound or {})
     shapes = requested_shapes(entry, options)
     grids = _grids(entry, options.interface.uint8_inputs or {})
+    has_choice = options.fallback == "auto" and litert is not None
     lowered = lower(
         model,
         entry,
@@ -189,6 +194,7 @@ def lower_model(
         missing_types=missing_types,
         checks=options.numerics.checks,
         infer=litert if options.fallback == "auto" else None,
+        parted_loops=not has_choice,  # LiteRT takes less time where the host decides on each iteration
     )
     if lowered.obstacles and not options.numerics.checks and not options.cpu_part.operators:
         bounded = lower_bounded(
@@ -198,6 +204,7 @@ def lower_model(
             shapes=shapes,
             grids=grids,
             missing_types=missing_types,
+            most=MOST_BOUNDED if has_choice else None,
         )
         lowered = bounded or lowered
     sent, tensors = _sent_to_cpu(lowered.entries, options.cpu_part.operators), model.subgraphs[entry.subgraph].tensors

@@ -12,12 +12,13 @@ from tflgpu.frontend.complex_numbers import keep_on_one_side
 from tflgpu.frontend.control_flow.budget import Budget
 from tflgpu.frontend.control_flow.call import CONTROL_FLOW, lower_call
 from tflgpu.frontend.control_flow.callee import Callee
-from tflgpu.frontend.control_flow.pieces import Call
+from tflgpu.frontend.control_flow.pieces import BodyPart, Call, LoweredPiece
 from tflgpu.frontend.cpu_assumptions import cpu_obstacles
 from tflgpu.frontend.entry_point import Bound, EntryPoint, entry_point
 from tflgpu.frontend.evaluators import evaluated
 from tflgpu.frontend.graph_builder import GraphBuilder
 from tflgpu.frontend.lowered import KNOWN_CUSTOM, Entry, Lowered
+from tflgpu.frontend.partition import partition
 from tflgpu.frontend.run_time_sizes.amounts import Number
 from tflgpu.frontend.run_time_sizes.open_axes import Refused, Sizes
 from tflgpu.frontend.run_time_sizes.sized_operators import RULES, Operation
@@ -64,15 +65,25 @@ def lower_bounded(
     shapes: Mapping[int, Shape],
     grids: Mapping[int, Grid],
     missing_types: Collection[str],
+    most: int | None = None,
 ) -> Lowered | None:
-    """:func:`lower` with upper bounds for sizes that only a run can tell; None unless all of it is for the device."""
+    """:func:`lower` with upper bounds for sizes that only a run can tell; None unless all of it is for the device.
+
+    most: elements, by their upper bounds, that tensors of such sizes may have together.
+    """
     lowering = _Lowering(model, entry, fake_quantize, shapes, grids, missing_types, False, None)
     lowering.sizes = Sizes()
     try:
-        return lowering.run()
+        lowered = lowering.run()
     except (ModelError, UnsupportedError) as error:
         LOGGER.info("sizes that only a run can tell have no upper bounds: %s", error)
         return None
+    bounded = (t for t, known in lowering.sizes.open.items() if known and t in lowered.graph.producer)
+    elements = sum(lowered.graph[t].size for t in bounded)
+    if most is not None and elements > most:
+        LOGGER.info("tensors of sizes that only a run can tell have up to %d elements, and go to the CPU", elements)
+        return None
+    return lowered
 
 
 @internal_faults("lowering the model")
@@ -87,6 +98,7 @@ def lower(
     checks: bool = False,
     infer: InferShapes | None = None,
     whole: Lowered | None = None,
+    parted_loops: bool = False,
 ) -> Lowered:
     """Lower an entry point of ``model``, by default :func:`entry_point`'s default.
 
@@ -99,10 +111,13 @@ def lower(
     checks: whether a run is to look for what LiteRT refuses at run time.
     infer: shapes of what operators give that only the CPU can run; by default those that the file declares.
     whole: the lowered model of which ``entry`` is a part, which knows the shapes and some of the values that it reads.
+    parted_loops: whether loops with loops in them that only a run decides are for the device.
     Raises ModelError where the model contradicts itself.
     """
     entry = entry or entry_point(model)
-    return _Lowering(model, entry, fake_quantize, shapes, grids, missing_types, checks, infer, whole).run()
+    lowering = _Lowering(model, entry, fake_quantize, shapes, grids, missing_types, checks, infer, whole)
+    lowering.parted_loops = parted_loops
+    return lowering.run()
 
 
 class _Lowering:
@@ -141,6 +156,7 @@ class _Lowering:
         self.called: dict[int, Callee] = {}  # the subgraphs that operators call
         self.calls: dict[int, Call] = {}  # operators that are pieces of their own
         self.open: set[int] = set()  # tensors whose shape only a run can tell
+        self.parted_loops: bool = caller is not None and caller.parted_loops
         self.sizes: Sizes | None = None  # where such tensors get upper bounds
 
     def run(self) -> Lowered:
@@ -304,7 +320,8 @@ class _Lowering:
         """Lower an operator that calls subgraphs, into this graph or as pieces apart from it; returns the obstacle."""
         wanted = {t for o in self.subgraph.operators for t in o.inputs} | {t.index for _, t in self.entry.outputs}
         apart = None if self.is_called or self.checks else self.calls  # checks need one graph
-        reasons = list(lower_call(operator, self.graph, self.model, self._callee, self._separate, wanted, apart))
+        lowering = self._callee, self._separate, self._lower_parts if self.parted_loops else None
+        reasons = list(lower_call(operator, self.graph, self.model, *lowering, wanted, apart))
         if not reasons:
             self._compare_shapes(operator.outputs)
         return reasons
@@ -335,6 +352,50 @@ class _Lowering:
         entry = EntryPoint(len(self.model.subgraphs), subgraph.operators, (), ())
         types, checks = self.missing_types, self.checks
         return _Lowering(model, entry, self.rounds, {}, {}, types, checks, None, outer=outer, caller=self)
+
+    def _lower_parts(
+        self, operator: Operator, number: int, values: Mapping[int, Tensor], outputs: Sequence[int]
+    ) -> tuple[tuple[BodyPart, ...], list[tuple[Shape, str]]] | str:
+        """A subgraph as parts for the device, and the shapes and types of its outputs; or why it cannot be that."""
+        subgraph = self.model.subgraphs[number]
+        if any(o.code in VARIABLE_OPERATORS for o in subgraph.operators):
+            return "it uses a variable"
+        if refusal := self.budget.take(subgraph):
+            return refusal
+        given = tuple(t for t, value in values.items() if not value.is_constant)
+        inputs, results = (tuple((f"{t}", subgraph.tensors[t]) for t in side) for side in (given, outputs))
+        entry = EntryPoint(number, subgraph.operators, inputs, results)
+
+        def lowering(part: EntryPoint, whole: Lowered | None) -> Lowered:
+            shapes = {t: value.shape for t, value in values.items()}
+            nested = _Lowering(
+                self.model, part, self.rounds, shapes, {}, self.missing_types, False, None, whole, caller=self
+            )
+            nested.is_called, nested.graph.caller = False, operator.index
+            for index, value in values.items():
+                if value.is_constant:
+                    nested.graph.bind(index, replace(value, id=next(nested.graph.ids)))
+            return nested.run()
+
+        whole = lowering(entry, None)
+        if whole.obstacles:
+            return whole.obstacles[0]
+        parts: list[BodyPart] = []
+        try:
+            cut = partition(subgraph, whole.capable, given, outputs, whole.known, whole.calls)
+        except UnsupportedError as error:
+            return error.reasons[0]
+        for each in cut:
+            call = next((whole.calls[i] for i in each.operators if i in whole.calls), None)
+            if call is not None:
+                parts.append(BodyPart(each, call, call.pieces))
+                continue
+            part = lowering(entry.partition(subgraph, each), whole)
+            if part.obstacles:
+                return part.obstacles[0]
+            piece = LoweredPiece(part.graph, each.inputs, each.outputs, tuple(part.output_types))
+            parts.append(BodyPart(each, None, (piece,)))
+        return tuple(parts), [(whole.bound[t].shape, whole.bound[t].dtype) for t in outputs]
 
     def _lower_once(self, index: int) -> tuple[Variables, tuple[str, ...]]:
         """The variables that a subgraph without inputs and outputs leaves, and its obstacles."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tflgpu.frontend.control_flow.callee import Callee
+from tflgpu.frontend.partition import Partition
 from tflgpu.graph.ir import Array, Graph, Tensor, TensorId, remove_dead
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import Operator
@@ -87,7 +88,45 @@ class Branch:
         return (self.then, self.otherwise)
 
 
-Call = Loop | Branch
+@dataclass(frozen=True)
+class BodyPart:
+    """A part of a loop's body. partition: of the body's subgraph. call: the loop or branch that it is, if it is one."""
+
+    partition: Partition
+    call: Call | None
+    pieces: tuple[LoweredPiece, ...]
+
+
+@dataclass(frozen=True)
+class PartedLoop:
+    """A WHILE whose body is several parts, because loops or branches are in it that only a run decides.
+
+    Its state lies on the host. Tensors without further words are those of the body's subgraph.
+
+    condition: whether an iteration follows.
+    body: what an iteration runs, one after another.
+    state, following: the tensors with the state before an iteration, and after it.
+    starts: the caller's tensor with the first value of each; None for one that is known before a run.
+    known: states that no iteration changes and that are known before a run.
+    results: the caller's tensors that get the last values. shapes: of all of them.
+    """
+
+    condition: LoweredPiece
+    body: tuple[BodyPart, ...]
+    state: tuple[TensorIndex, ...]
+    following: tuple[TensorIndex, ...]
+    starts: tuple[TensorIndex | None, ...]
+    known: tuple[Constant, ...]
+    results: tuple[TensorIndex, ...]
+    shapes: tuple[Shape, ...]
+
+    @property
+    def pieces(self) -> tuple[LoweredPiece, ...]:
+        """The condition, and those of all parts of the body."""
+        return (self.condition, *(piece for part in self.body for piece in part.pieces))
+
+
+Call = Loop | Branch | PartedLoop
 
 
 def place_inputs(callee: Callee, values: Sequence[Tensor]) -> list[Tensor]:
