@@ -77,7 +77,8 @@ REST = """## State and control flow
 | {control} | unrolled where the condition is known when the model is compiled; else a loop or branch of kernels |
 | {composites} | the operators of its decomposition, whatever its name |
 
-Bodies of loops that change shapes, and loops inside of loops that only a run decides, go to the CPU.
+Bodies of loops that change shapes go to the CPU, and loops inside of loops that only a run decides, too, unless
+`Options(fallback="forbid")` or a missing LiteRT keeps them on the device.
 
 ## Sizes that only a run can tell
 

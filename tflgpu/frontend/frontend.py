@@ -210,7 +210,7 @@ def lower_model(
     sent, tensors = _sent_to_cpu(lowered.entries, options.cpu_part.operators), model.subgraphs[entry.subgraph].tensors
     outputs = {t.index for _, t in entry.outputs}
     lowered = replace(lowered, entries=keep_on_one_side(sent, entry.operators, tensors, outputs))
-    if options.shapes.batch is not None and shapes and not lowered.obstacles:
+    if options.shapes.batch is not None and shapes and not lowered.obstacles and not lowered.trims:
         check_batch(lowered, options.shapes.batch)
     return Frontend(options, model, entry, shapes, grids, missing_types, lowered, litert is not None)
 
