@@ -15,6 +15,7 @@ from tests.frontend.dynamic_models import (
     one_list,
     suppression,
 )
+from tflgpu.model.tensor_info import Quantization
 
 ROWS, COLUMNS = 5, 6
 
@@ -235,6 +236,17 @@ def _boxes_of_classes(rng: np.random.Generator) -> list[Array]:
     return [rng.standard_normal((12, 4)).astype(np.float32), scores.astype(np.float32)]
 
 
+def quantized_mask() -> bytes:
+    """Integers where they stand for positive numbers, and what they stand for."""
+    builder, grid = DynamicBuilder(), Quantization((1 / 16,), (3,), 0)
+    x = builder.input((ELEMENTS,), name="x")
+    integers = builder.add("QUANTIZE", [x], (ELEMENTS,), "int8", quantization=grid)
+    places = builder.positive(builder.add("DEQUANTIZE", [integers], (ELEMENTS,)))
+    kept = builder.add("GATHER", [integers, places], (ANY,), "int8", quantization=grid)
+    column = builder.add("RESHAPE", [kept, builder.ints([-1, 1])], (ANY, 1), "int8", quantization=grid)
+    return builder.finish([column, builder.add("DEQUANTIZE", [kept], (ANY,))])
+
+
 def _boxes(rng: np.random.Generator) -> list[Array]:
     return [rng.standard_normal((12, 4)).astype(np.float32), rng.random(12).astype(np.float32)]
 
@@ -249,5 +261,6 @@ MODELS: dict[str, tuple[bytes, Draw]] = {
     "reductions": (reductions(), _somewhere_positive),
     "creations": (creations(), one_list),
     "detector": (detector(), _picture),
+    "quantized_mask": (quantized_mask(), one_list),
     "suppression_by_class": (suppression_by_class(), _boxes_of_classes),
 }

@@ -476,9 +476,9 @@ class _Lowering:
             op = None
         if op is None:
             return replace(result, name=target.name)
-        if self.sizes is not None and self.sizes.of(result):
-            raise Refused("a quantized tensor has a size that only a run can tell")
         held = Tensor(next(self.graph.ids), target.name, result.shape, precise=result.precise)
+        if self.sizes is not None:
+            self.sizes.open[held.id] = self.sizes.of(result)
         return self.graph.add_map(result, held, op, operator=self.graph.source_of(operator))
 
     def _has_open(self, operator: Operator) -> bool:
