@@ -118,6 +118,7 @@ class FirstAboveParameters(ItemParameters, template="portable/first_above"):
     """Parameters of ``templates/portable/first_above.cl.j2``."""
 
     src: Storage
+    dirty: bool = True  # past the last place the search ends there
 
 
 @PORTABLE.lowering("first_above")
