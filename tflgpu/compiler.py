@@ -18,6 +18,7 @@ from tflgpu.artifact.artifact import (
     DevicePartition,
     LoopPartition,
     LoopState,
+    PartedLoopPartition,
 )
 from tflgpu.artifact.executable import Executable, SharedConstants
 from tflgpu.codegen.assemble import assemble
@@ -29,7 +30,7 @@ from tflgpu.fallback.cpu_engine import prepare
 from tflgpu.fallback.guarded_process import GuardedProcess
 from tflgpu.fallback.shape_inference import litert_shapes
 from tflgpu.fallback.submodel import extract_submodel
-from tflgpu.frontend.control_flow.pieces import Branch, Call, Loop, LoweredPiece
+from tflgpu.frontend.control_flow.pieces import Branch, Call, Loop, LoweredPiece, PartedLoop
 from tflgpu.frontend.frontend import Frontend, lower_model
 from tflgpu.frontend.lowered import Lowered
 from tflgpu.frontend.partition import Partition
@@ -182,7 +183,7 @@ def _compiled(
 ) -> DevicePartition:
     linked: Executable = link(plan, source.names, piece.output_types, shared)
     text, executable = assemble(source, linked, plan.target)
-    return DevicePartition(piece.inputs, piece.outputs, text, executable, piece.checks)
+    return DevicePartition(piece.inputs, piece.outputs, text, executable, piece.checks, piece.trims)
 
 
 def device_partition(
@@ -203,6 +204,15 @@ def device_partition(
             )
         case Branch():
             return BranchPartition(*sides, call.condition, *compiled)
+        case PartedLoop():
+            body, at = list[CompiledPartition](), 1
+            for part in call.body:
+                end = at + len(part.pieces)
+                body.append(device_partition(part.partition, part.call, compiled[at:end], plans[at:end]))
+                at = end
+            known = tuple((constant.tensor, constant.value) for constant in call.known)
+            state = call.state, call.following
+            return PartedLoopPartition(*sides, compiled[0], tuple(body), *state, call.starts, call.results, known)
     return compiled[0]
 
 

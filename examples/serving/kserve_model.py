@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 from kserve import InferOutput, InferRequest, InferResponse, Model, ModelServer
@@ -39,8 +40,8 @@ class TfliteModel(Model):
 
     async def predict(self, payload: InferRequest, *_: object, **__: object) -> InferResponse:
         """The outputs of one request; one that does not fit is a 400, which says why."""
-        given = {each.name: each.as_numpy() for each in payload.inputs}
         try:
+            given = {each.name: each.as_numpy() for each in payload.inputs}
             found = await asyncio.to_thread(self.model.run, given)  # requests follow each other on the device
         except (TypeError, ValueError) as error:
             raise InvalidInput(str(error)) from error
@@ -49,7 +50,7 @@ class TfliteModel(Model):
             output = InferOutput(name, list(array.shape), from_np_dtype(array.dtype))
             output.set_data_from_numpy(array, binary_data=False)
             outputs.append(output)
-        return InferResponse(payload.id, self.name, outputs)
+        return InferResponse(payload.id or str(uuid4()), self.name, outputs)  # clients need not give an id
 
 
 def describe(info: tflgpu.TensorInfo) -> dict[str, object]:

@@ -16,6 +16,7 @@ from types import FunctionType, ModuleType
 
 from tflgpu.frontend.control_flow.call import CONTROL_FLOW
 from tflgpu.frontend.control_flow.composite import COMPOSITE
+from tflgpu.frontend.run_time_sizes.sized_operators import RULES
 from tflgpu.frontend.variable_operators import VARIABLE_OPERATORS
 from tflgpu.ops import REGISTRY, Op, arithmetic, image, movement, sequence
 from tflgpu.ops.declaration import ANY, FLOATS, NUMBERS, static
@@ -62,6 +63,11 @@ device runs on LiteRT's CPU interpreter (the extra `fallback`), with a warning t
   constants and shapes.
 """
 
+# Operators whose inputs say how large their result is.
+TAKE_SIZES = frozenset(
+    ("BROADCAST_TO", "FILL", "PAD", "PADV2", "RANGE", "RESHAPE", "SLICE", "STRIDED_SLICE", "TILE", "TOPK_V2")
+)
+
 REST = """## State and control flow
 
 | operator | on the device |
@@ -71,7 +77,19 @@ REST = """## State and control flow
 | {control} | unrolled where the condition is known when the model is compiled; else a loop or branch of kernels |
 | {composites} | the operators of its decomposition, whatever its name |
 
-Bodies of loops that change shapes, and loops inside of loops that only a run decides, go to the CPU.
+Bodies of loops that change shapes go to the CPU, and loops inside of loops that only a run decides, too, unless
+`Options(fallback="forbid")` or a missing LiteRT keeps them on the device.
+
+## Sizes that only a run can tell
+
+| operator | on the device, if all of the model can run there |
+|---|---|
+| WHERE (of bool, float32 or int32) | as many places as are true |
+| {sized} | where numbers that are computed decide the size of a result that has a known bound |
+
+Elementwise operators, GATHER, GATHER_ND, FULLY_CONNECTED, reductions, SOFTMAX and others go on with such tensors. `run`
+gives arrays of LiteRT's sizes. With `Numerics(checks=True)`, or if one operator has to run on the CPU, what reads such
+tensors runs on the CPU, too.
 
 ## Limits
 
@@ -174,8 +192,15 @@ def page() -> str:
         parts.append(f"## {title}\n\n| operator | version | types | axes | constant |\n|---|---|---|---|---|\n{rows}\n")
     control = ", ".join(code for code in CONTROL_FLOW if code != COMPOSITE)
     places = {"variables": ", ".join(VARIABLE_OPERATORS), "control": control, "composites": COMPOSITE}
-    parts.append(REST.format(**places, limits="\n".join(limits(own)), elements=GREATEST_INT, made=MOST_MADE))
+    parts.append(
+        REST.format(**places, limits="\n".join(limits(own)), sized=_sized(), elements=GREATEST_INT, made=MOST_MADE)
+    )
     return "\n".join(parts)
+
+
+def _sized() -> str:
+    """The operators with a rule for sizes that are computed."""
+    return ", ".join(sorted(code for code in RULES if code in TAKE_SIZES))
 
 
 if __name__ == "__main__":

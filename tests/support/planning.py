@@ -7,6 +7,7 @@ from typing import Any
 import tflgpu
 from tests.support.targets import H200
 from tflgpu.compiler import plan_model
+from tflgpu.frontend.frontend import lower_model
 from tflgpu.frontend.lower import lower
 from tflgpu.graph.ir import Graph
 from tflgpu.model.reader import read_model
@@ -17,7 +18,8 @@ from tflgpu.target import Target
 
 def graph_of(model: bytes) -> Graph:
     """The graph after the passes for every device."""
-    return optimize(lower(read_model(model)).graph)
+    options = tflgpu.Options(fallback="forbid")
+    return optimize(lower_model(read_model(model), options, None).lowered.graph)
 
 
 def obstacles_of(model: bytes, **options: Any) -> str:

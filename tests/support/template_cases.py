@@ -97,6 +97,15 @@ def neighbours(net: Net) -> Tensor:
     return x
 
 
+def positive(net: Net) -> Tensor:
+    """The sum of the numbers at places of which only a run can tell how many there are."""
+    x = net.input(net.normal((3, 5)))
+    mask = net.op("GREATER", [x, net.constant(np.zeros((), np.float32))], x.value > 0)
+    places = net.op("WHERE", [mask], np.argwhere(mask.value))
+    found = net.op("GATHER_ND", [x, places], x.value[x.value > 0])
+    return net.op("SUM", [found, net.integers([0])], found.value.sum(), {"keep_dims": False})
+
+
 def unpooled(net: Net) -> Tensor:
     """Maxima that remember where they were, and go back there."""
     x = _swish(net, net.input(net.normal((2, 4, 6, 5))))
@@ -283,6 +292,7 @@ CASES: tuple[Callable[[Net], Tensor], ...] = (
     arg_extremes,
     neighbours,
     sorted_rows.greatest,
+    positive,
     unpooled,
     wide_convolution,
     convolution_of_one_pixel,

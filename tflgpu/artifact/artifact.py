@@ -9,6 +9,7 @@ from typing import Literal
 from tflgpu.artifact.executable import Array, Binding, Executable
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import Interface, SignatureInfo, TensorIndex, TensorInfo
+from tflgpu.model.trims import Trim
 from tflgpu.model.trip_count import Bound
 from tflgpu.report.report import Report
 
@@ -18,7 +19,8 @@ class DevicePartition:
     """Operators that run on the device: OpenCL C, and how it is launched.
 
     inputs, outputs: tensors of the file; a loop's own truth value is none. checks: after the outputs the executable
-    has a truth value for each of these faults, true if the run found it. binaries: compiled programs of the source, the
+    has a truth value for each of these faults, true if the run found it. trims: what a run cuts off of the outputs; the
+    sizes that say how much are the executable's last outputs. binaries: compiled programs of the source, the
     best first; empty until the device's compiler has run.
     """
 
@@ -27,6 +29,7 @@ class DevicePartition:
     source: str = field(repr=False)
     executable: Executable = field(repr=False)
     checks: tuple[str, ...] = ()
+    trims: tuple[Trim, ...] = ()
     binaries: tuple[bytes, ...] = field(default=(), repr=False)
 
 
@@ -89,7 +92,27 @@ class BranchPartition:
     otherwise: DevicePartition
 
 
-CompiledPartition = DevicePartition | CpuPartition | LoopPartition | BranchPartition
+@dataclass(frozen=True)
+class PartedLoopPartition:
+    """A WHILE whose body is several partitions, all on the device, and whose state lies on the host.
+
+    condition: whether an iteration follows. body: what an iteration runs. state, following: tensors of the body's
+    subgraph, before and after an iteration; the condition and the body's partitions name these, too. starts: the tensor
+    of the file with the first value of each; None for one that is ``known``.
+    """
+
+    inputs: tuple[TensorIndex, ...]
+    outputs: tuple[TensorIndex, ...]
+    condition: DevicePartition
+    body: tuple[CompiledPartition, ...]
+    state: tuple[TensorIndex, ...]
+    following: tuple[TensorIndex, ...]
+    starts: tuple[TensorIndex | None, ...]
+    results: tuple[TensorIndex, ...]
+    known: tuple[tuple[TensorIndex, Array], ...] = field(compare=False)
+
+
+CompiledPartition = DevicePartition | CpuPartition | LoopPartition | BranchPartition | PartedLoopPartition
 
 
 def pieces_of(partition: CompiledPartition) -> tuple[DevicePartition, ...]:
@@ -101,6 +124,8 @@ def pieces_of(partition: CompiledPartition) -> tuple[DevicePartition, ...]:
             return (body,) if condition is None else (body, condition)
         case BranchPartition(then=then, otherwise=otherwise):
             return (then, otherwise)
+        case PartedLoopPartition(condition=condition, body=parts):
+            return (condition, *(piece for part in parts for piece in pieces_of(part)))
     return ()
 
 
@@ -113,11 +138,20 @@ def with_pieces(partition: CompiledPartition, pieces: Sequence[DevicePartition])
             return replace(partition, body=pieces[0], condition=pieces[1] if len(pieces) > 1 else None)
         case BranchPartition():
             return replace(partition, then=pieces[0], otherwise=pieces[1])
+        case PartedLoopPartition():
+            left, body = list(pieces[1:]), list[CompiledPartition]()
+            for part in partition.body:
+                count = len(pieces_of(part))
+                body.append(with_pieces(part, left[:count]))
+                del left[:count]
+            return replace(partition, condition=pieces[0], body=tuple(body))
     return partition
 
 
 def planned_shapes(partition: CompiledPartition) -> dict[TensorIndex, Shape]:
     """The shapes that the device's part of a partition takes, by tensor of the file."""
+    if isinstance(partition, PartedLoopPartition):
+        return {}  # what is before it on the device has the shapes that were planned
     pieces = pieces_of(partition)
     shapes = {t: b.shape for p in pieces for t, b in zip(p.inputs, p.executable.inputs, strict=True)}
     if isinstance(partition, LoopPartition):

@@ -10,7 +10,7 @@ from tflgpu.frontend.complex_numbers import keep_on_one_side
 from tflgpu.frontend.control_flow.pieces import Call, LoweredPiece
 from tflgpu.frontend.entry_point import EntryPoint, entry_point, signatures_of, with_bound
 from tflgpu.frontend.input_shapes import check_batch, requested_shapes
-from tflgpu.frontend.lower import InferShapes, lower
+from tflgpu.frontend.lower import InferShapes, lower, lower_bounded
 from tflgpu.frontend.lowered import Entry, Lowered
 from tflgpu.frontend.partition import Partition, partition
 from tflgpu.graph.layout import Shape
@@ -18,6 +18,10 @@ from tflgpu.model.model import NUMPY_TYPES, FileTensor, Model, Subgraph
 from tflgpu.model.quantization import Grid, is_quantized
 from tflgpu.model.tensor_info import Interface, SignatureInfo, TensorIndex, TensorInfo
 from tflgpu.options import Options
+
+# Elements of tensors whose sizes only a run can tell, by their upper bounds. More take longer on the device, which
+# computes all of them, than a crossing to LiteRT, which computes those that are meant.
+MOST_BOUNDED = 1 << 17
 
 ADVICE = f"install the CPU fallback with {install_command('fallback')}"
 
@@ -137,7 +141,7 @@ class Frontend:
             return ()
         lowered = self.lower_partition(partition)
         types = tuple(lowered.output_types)
-        return (LoweredPiece(lowered.graph, partition.inputs, partition.outputs, types, lowered.checks),)
+        return (LoweredPiece(lowered.graph, partition.inputs, partition.outputs, types, lowered.checks, lowered.trims),)
 
     def lower_partition(self, partition: Partition) -> Lowered:
         """A piece for the device as a graph of its own. Raises UnsupportedError if it cannot stand alone."""
@@ -180,6 +184,7 @@ def lower_model(
     entry = with_bound(entry, options.interface.bound or {})
     shapes = requested_shapes(entry, options)
     grids = _grids(entry, options.interface.uint8_inputs or {})
+    has_choice = options.fallback == "auto" and litert is not None
     lowered = lower(
         model,
         entry,
@@ -189,11 +194,23 @@ def lower_model(
         missing_types=missing_types,
         checks=options.numerics.checks,
         infer=litert if options.fallback == "auto" else None,
+        parted_loops=not has_choice,  # LiteRT takes less time where the host decides on each iteration
     )
+    if lowered.obstacles and not options.numerics.checks and not options.cpu_part.operators:
+        bounded = lower_bounded(
+            model,
+            entry,
+            fake_quantize=options.numerics.quantized == "fake_quantize",
+            shapes=shapes,
+            grids=grids,
+            missing_types=missing_types,
+            most=MOST_BOUNDED if has_choice else None,
+        )
+        lowered = bounded or lowered
     sent, tensors = _sent_to_cpu(lowered.entries, options.cpu_part.operators), model.subgraphs[entry.subgraph].tensors
     outputs = {t.index for _, t in entry.outputs}
     lowered = replace(lowered, entries=keep_on_one_side(sent, entry.operators, tensors, outputs))
-    if options.shapes.batch is not None and shapes and not lowered.obstacles:
+    if options.shapes.batch is not None and shapes and not lowered.obstacles and not lowered.trims:
         check_batch(lowered, options.shapes.batch)
     return Frontend(options, model, entry, shapes, grids, missing_types, lowered, litert is not None)
 

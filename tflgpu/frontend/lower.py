@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -11,15 +12,19 @@ from tflgpu.frontend.complex_numbers import keep_on_one_side
 from tflgpu.frontend.control_flow.budget import Budget
 from tflgpu.frontend.control_flow.call import CONTROL_FLOW, lower_call
 from tflgpu.frontend.control_flow.callee import Callee
-from tflgpu.frontend.control_flow.pieces import Call
+from tflgpu.frontend.control_flow.pieces import BodyPart, Call, LoweredPiece
 from tflgpu.frontend.cpu_assumptions import cpu_obstacles
 from tflgpu.frontend.entry_point import Bound, EntryPoint, entry_point
 from tflgpu.frontend.evaluators import evaluated
 from tflgpu.frontend.graph_builder import GraphBuilder
 from tflgpu.frontend.lowered import KNOWN_CUSTOM, Entry, Lowered
+from tflgpu.frontend.partition import partition
+from tflgpu.frontend.run_time_sizes.amounts import Number
+from tflgpu.frontend.run_time_sizes.open_axes import Refused, Sizes
+from tflgpu.frontend.run_time_sizes.sized_operators import RULES, Operation
 from tflgpu.frontend.variable_operators import VARIABLE_OPERATORS, states_of, use_variables
 from tflgpu.frontend.variables import Variables
-from tflgpu.graph.ir import Graph, Tensor, remove_dead
+from tflgpu.graph.ir import Graph, Tensor, TensorId, remove_dead
 from tflgpu.graph.layout import Shape
 from tflgpu.model.mixed_grids import mixture_reasons
 from tflgpu.model.model import FileTensor, Model, Operator, Subgraph
@@ -34,9 +39,12 @@ from tflgpu.model.quantization import (
     quantize_op,
     view_dtype,
 )
+from tflgpu.model.trims import Trim
 from tflgpu.ops import Emit, Emitter, Site, find_operator
 from tflgpu.ops.declaration import COMPLEX
 from tflgpu.ops.limits import growth_reasons, result_reasons, site_reasons
+
+LOGGER = logging.getLogger(__name__)
 
 # The shapes of an operator's outputs; None for each that only a run can tell. Given: the number of its subgraph, the
 # operator, and its inputs, None where absent.
@@ -46,6 +54,36 @@ KNOWN_WITHOUT_DECLARATION = (*VARIABLE_OPERATORS, *CONTROL_FLOW)
 
 # Callers know the range that a model takes: to clamp its input would be a kernel more.
 UNCLAMPED = "{name!r} is not clamped to {low:.6g}..{high:.6g}, which its integers would do: it is an input of the model"
+
+
+@internal_faults("lowering the model")
+def lower_bounded(
+    model: Model,
+    entry: EntryPoint,
+    *,
+    fake_quantize: bool,
+    shapes: Mapping[int, Shape],
+    grids: Mapping[int, Grid],
+    missing_types: Collection[str],
+    most: int | None = None,
+) -> Lowered | None:
+    """:func:`lower` with upper bounds for sizes that only a run can tell; None unless all of it is for the device.
+
+    most: elements, by their upper bounds, that tensors of such sizes may have together.
+    """
+    lowering = _Lowering(model, entry, fake_quantize, shapes, grids, missing_types, False, None)
+    lowering.sizes = Sizes()
+    try:
+        lowered = lowering.run()
+    except (ModelError, UnsupportedError) as error:
+        LOGGER.info("sizes that only a run can tell have no upper bounds: %s", error)
+        return None
+    bounded = (t for t, known in lowering.sizes.open.items() if known and t in lowered.graph.producer)
+    elements = sum(lowered.graph[t].size for t in bounded)
+    if most is not None and elements > most:
+        LOGGER.info("tensors of sizes that only a run can tell have up to %d elements, and go to the CPU", elements)
+        return None
+    return lowered
 
 
 @internal_faults("lowering the model")
@@ -60,6 +98,7 @@ def lower(
     checks: bool = False,
     infer: InferShapes | None = None,
     whole: Lowered | None = None,
+    parted_loops: bool = False,
 ) -> Lowered:
     """Lower an entry point of ``model``, by default :func:`entry_point`'s default.
 
@@ -72,10 +111,13 @@ def lower(
     checks: whether a run is to look for what LiteRT refuses at run time.
     infer: shapes of what operators give that only the CPU can run; by default those that the file declares.
     whole: the lowered model of which ``entry`` is a part, which knows the shapes and some of the values that it reads.
+    parted_loops: whether loops with loops in them that only a run decides are for the device.
     Raises ModelError where the model contradicts itself.
     """
     entry = entry or entry_point(model)
-    return _Lowering(model, entry, fake_quantize, shapes, grids, missing_types, checks, infer, whole).run()
+    lowering = _Lowering(model, entry, fake_quantize, shapes, grids, missing_types, checks, infer, whole)
+    lowering.parted_loops = parted_loops
+    return lowering.run()
 
 
 class _Lowering:
@@ -114,6 +156,8 @@ class _Lowering:
         self.called: dict[int, Callee] = {}  # the subgraphs that operators call
         self.calls: dict[int, Call] = {}  # operators that are pieces of their own
         self.open: set[int] = set()  # tensors whose shape only a run can tell
+        self.parted_loops: bool = caller is not None and caller.parted_loops
+        self.sizes: Sizes | None = None  # where such tensors get upper bounds
 
     def run(self) -> Lowered:
         self._bind_constants()
@@ -135,10 +179,24 @@ class _Lowering:
         states = tuple(states_of(self.graph))
         outputs = tuple(self._output(t) for _, t in self.entry.outputs)
         checked = tuple(self.graph.written(check.found).id for check in self.graph.checks)
-        graph = Graph(self.graph.tensors, tuple(self.graph.nodes), inputs, (*outputs, *checked), states)
+        trims, sizes = self._trims()
+        graph = Graph(self.graph.tensors, tuple(self.graph.nodes), inputs, (*outputs, *checked, *sizes), states)
         sides, bound = (self.entry.inputs, self.entry.outputs), self.graph.bound
         faults = tuple(check.fault for check in self.graph.checks)
-        return Lowered(remove_dead(graph), entries, *sides, bound, frozenset(self.open), faults, self.calls)
+        return Lowered(remove_dead(graph), entries, *sides, bound, frozenset(self.open), faults, self.calls, trims)
+
+    def _trims(self) -> tuple[tuple[Trim, ...], tuple[TensorId, ...]]:
+        """What a run cuts off of the outputs, and copies of the sizes that say how much."""
+        trims: list[Trim] = []
+        copies: dict[Number, TensorId] = {}
+        for output, (_, file_tensor) in enumerate(self.entry.outputs if self.sizes else ()):
+            assert self.sizes is not None
+            for axis, size in self.sizes.of(self.graph.bound[file_tensor.index]).items():
+                if size not in copies:
+                    copy = replace(size.tensor, id=next(self.graph.ids), name="")
+                    copies[size] = self.graph.add_map(size.tensor, copy).id
+                trims.append(Trim(output, axis, [*copies].index(size)))
+        return tuple(trims), tuple(copies.values())
 
     def _bind_constants(self) -> None:
         dynamic = dynamic_weights(self.subgraph) if self.rounds else frozenset[int]()
@@ -188,6 +246,8 @@ class _Lowering:
     def _entry(self, operator: Operator) -> Entry:
         names = [self.subgraph.tensors[t].name if t >= 0 else "" for t in (*operator.inputs, *operator.outputs)]
         reasons = self._lower(operator)
+        if self.sizes is not None and (reasons or operator.index in self.calls):
+            raise Refused(f"operator {operator.index} {operator.code}: {' '.join(reasons)}")
         cpu_reasons: tuple[str, ...] = ()
         if reasons:  # its results stay unknown values, so that later operators can still be judged
             try:
@@ -224,6 +284,8 @@ class _Lowering:
         unsized = [self.subgraph.tensors[t].name for t in operator.inputs if t in self.open]
         if unsized and (operator.code in KNOWN_WITHOUT_DECLARATION or find_operator(operator.code)[0] is not None):
             return [f"the shape of its input {name!r} is known only at run time" for name in dict.fromkeys(unsized)]
+        if self.sizes is not None and operator.code in KNOWN_WITHOUT_DECLARATION and self._has_open(operator):
+            return ["the shape of an input is known only at run time"]
         if operator.code in VARIABLE_OPERATORS:
             return list(use_variables(operator, self.graph, self.model, self._lower_once))
         if operator.code in CONTROL_FLOW:
@@ -234,6 +296,13 @@ class _Lowering:
             self.graph.bind(target.index, Tensor(next(self.graph.ids), target.name, data.shape, data.dtype.name, data))
             return []
         op, failures = find_operator(operator.code)
+        if self.sizes is not None and operator.code in RULES:
+            if misfits := op.misfits(site) if op else []:
+                return misfits
+            emitter = Emitter(self.graph.ids, self.graph.source_of(operator))
+            results = RULES[operator.code](Operation(site, emitter, self.sizes))
+            if results is not None:
+                return self._add(operator, site, emitter, results)
         if op is None:
             if operator.is_custom and operator.code not in KNOWN_CUSTOM:
                 return [f"custom operator {operator.code!r} is known neither to tflgpu nor to LiteRT", *failures]
@@ -251,7 +320,8 @@ class _Lowering:
         """Lower an operator that calls subgraphs, into this graph or as pieces apart from it; returns the obstacle."""
         wanted = {t for o in self.subgraph.operators for t in o.inputs} | {t.index for _, t in self.entry.outputs}
         apart = None if self.is_called or self.checks else self.calls  # checks need one graph
-        reasons = list(lower_call(operator, self.graph, self.model, self._callee, self._separate, wanted, apart))
+        lowering = self._callee, self._separate, self._lower_parts if self.parted_loops else None
+        reasons = list(lower_call(operator, self.graph, self.model, *lowering, wanted, apart))
         if not reasons:
             self._compare_shapes(operator.outputs)
         return reasons
@@ -282,6 +352,50 @@ class _Lowering:
         entry = EntryPoint(len(self.model.subgraphs), subgraph.operators, (), ())
         types, checks = self.missing_types, self.checks
         return _Lowering(model, entry, self.rounds, {}, {}, types, checks, None, outer=outer, caller=self)
+
+    def _lower_parts(
+        self, operator: Operator, number: int, values: Mapping[int, Tensor], outputs: Sequence[int]
+    ) -> tuple[tuple[BodyPart, ...], list[tuple[Shape, str]]] | str:
+        """A subgraph as parts for the device, and the shapes and types of its outputs; or why it cannot be that."""
+        subgraph = self.model.subgraphs[number]
+        if any(o.code in VARIABLE_OPERATORS for o in subgraph.operators):
+            return "it uses a variable"
+        if refusal := self.budget.take(subgraph):
+            return refusal
+        given = tuple(t for t, value in values.items() if not value.is_constant)
+        inputs, results = (tuple((f"{t}", subgraph.tensors[t]) for t in side) for side in (given, outputs))
+        entry = EntryPoint(number, subgraph.operators, inputs, results)
+
+        def lowering(part: EntryPoint, whole: Lowered | None) -> Lowered:
+            shapes = {t: value.shape for t, value in values.items()}
+            nested = _Lowering(
+                self.model, part, self.rounds, shapes, {}, self.missing_types, False, None, whole, caller=self
+            )
+            nested.is_called, nested.graph.caller = False, operator.index
+            for index, value in values.items():
+                if value.is_constant:
+                    nested.graph.bind(index, replace(value, id=next(nested.graph.ids)))
+            return nested.run()
+
+        whole = lowering(entry, None)
+        if whole.obstacles:
+            return whole.obstacles[0]
+        parts: list[BodyPart] = []
+        try:
+            cut = partition(subgraph, whole.capable, given, outputs, whole.known, whole.calls)
+        except UnsupportedError as error:
+            return error.reasons[0]
+        for each in cut:
+            call = next((whole.calls[i] for i in each.operators if i in whole.calls), None)
+            if call is not None:
+                parts.append(BodyPart(each, call, call.pieces))
+                continue
+            part = lowering(entry.partition(subgraph, each), whole)
+            if part.obstacles:
+                return part.obstacles[0]
+            piece = LoweredPiece(part.graph, each.inputs, each.outputs, tuple(part.output_types))
+            parts.append(BodyPart(each, None, (piece,)))
+        return tuple(parts), [(whole.bound[t].shape, whole.bound[t].dtype) for t in outputs]
 
     def _lower_once(self, index: int) -> tuple[Variables, tuple[str, ...]]:
         """The variables that a subgraph without inputs and outputs leaves, and its obstacles."""
@@ -322,7 +436,12 @@ class _Lowering:
     def _emit(self, operator: Operator, emit: Emit, site: Site) -> list[str]:
         """Add the operator's nodes. Returns obstacles that only these show; then nothing is added."""
         emitter = Emitter(self.graph.ids, self.graph.source_of(operator))
-        emitted = emit(site, emitter)
+        return self._add(operator, site, emitter, emit(site, emitter))
+
+    def _add(self, operator: Operator, site: Site, emitter: Emitter, emitted: Tensor | Sequence[Tensor]) -> list[str]:
+        """Add what an operator emitted, and bind its results. Returns obstacles, see :meth:`_emit`."""
+        if self.sizes is not None:
+            self.sizes.follow(emitter, self.graph.tensors)
         if emitter.makes_something_of_nothing:
             return ["its result has elements, but its input has none"]
         if limits := [*result_reasons(emitter.tensors, self.missing_types), *growth_reasons(site, emitter.tensors)]:
@@ -333,6 +452,10 @@ class _Lowering:
             raise ModelError(f"{where} has {len(operator.outputs)} outputs; {len(results)} were expected")
         grids = (*site.input_grids, *site.output_grids)
         self.graph.add_nodes(emitter, precise=any(grid is not None and grid.outgrows_half for grid in grids))
+        if self.sizes is not None:
+            self.graph.tensors.update(
+                (t.id, t) for t in self.sizes.constants(self.graph.tensors[r.id] for r in results)
+            )
         for index, result in zip(operator.outputs, results, strict=True):
             target = self.subgraph.tensors[index]
             if result.dtype != view_dtype(target):
@@ -354,7 +477,14 @@ class _Lowering:
         if op is None:
             return replace(result, name=target.name)
         held = Tensor(next(self.graph.ids), target.name, result.shape, precise=result.precise)
+        if self.sizes is not None:
+            self.sizes.open[held.id] = self.sizes.of(result)
         return self.graph.add_map(result, held, op, operator=self.graph.source_of(operator))
+
+    def _has_open(self, operator: Operator) -> bool:
+        """Whether an input has an upper bound of its size."""
+        assert self.sizes is not None
+        return any(self.sizes.of(self.graph.read(t)) for t in operator.inputs)
 
     def _quantizes_an_input(self, operator: Operator) -> bool:
         """Whether the operator is the QUANTIZE of what callers give: not of what a loop or another partition does."""

@@ -10,6 +10,7 @@ from tflgpu.graph.ir import Graph, Tensor
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import FileTensor
 from tflgpu.model.tensor_info import TensorIndex
+from tflgpu.model.trims import Trim
 
 # Custom operators that LiteRT, hence a CPU fallback, can run. Any other name is unknown.
 KNOWN_CUSTOM = frozenset(
@@ -51,6 +52,7 @@ class Lowered:
     open: tensors of the file whose shape only a run can tell.
     checks: faults that a run must not find. After the outputs the graph has a truth value for each.
     calls: operators that the device runs apart from the others, by index.
+    trims: what a run cuts off of the outputs. After the checks the graph has the sizes that say how much.
     """
 
     graph: Graph
@@ -61,6 +63,7 @@ class Lowered:
     open: frozenset[TensorIndex]
     checks: tuple[str, ...]
     calls: Mapping[int, Call]
+    trims: tuple[Trim, ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -84,12 +87,17 @@ class Lowered:
     @property
     def output_types(self) -> list[str]:
         """The element types of the graph's outputs, as the file has them."""
-        return [*(tensor.dtype for _, tensor in self.outputs), *("bool" for _ in self.checks)]
+        sizes = len(self.graph.outputs) - len(self.outputs) - len(self.checks)
+        return [*(tensor.dtype for _, tensor in self.outputs), *("bool" for _ in self.checks), *["int32"] * sizes]
 
     @property
     def output_shapes(self) -> list[Shape]:
-        """Of the file's outputs."""
-        return [self.graph[t].shape for t in self.graph.outputs[: len(self.outputs)]]
+        """Of the file's outputs; the file's for an output whose shape only a run can tell."""
+        trimmed = {trim.output for trim in self.trims}
+        return [
+            tensor.shape if number in trimmed else self.graph[self.graph.outputs[number]].shape
+            for number, (_, tensor) in enumerate(self.outputs)
+        ]
 
     @property
     def unknown(self) -> tuple[str, ...]:

@@ -162,6 +162,10 @@ class Op:
 
     def obstacles(self, site: Site) -> list[str]:
         """Every reason why this operator cannot run on the device; empty if it can."""
+        return self.misfits(site) or list(self.reasons(site))
+
+    def misfits(self, site: Site) -> list[str]:
+        """What is wrong with its version, and with the number and the element types of its inputs."""
         least, greatest = self.inputs
         if not least <= len(site.inputs) <= greatest or any(t is None for t in site.inputs[:least]):
             wanted = str(least) if least == greatest else f"{least} to {greatest}"
@@ -187,7 +191,7 @@ class Op:
             # The shape of a scalar has no elements, and is fine.
             if 0 in tensor.shape and i not in self.integers and not self.empty:
                 found.append(f"input {i} of shape {list(tensor.shape)} is empty")
-        return found or list(self.reasons(site))
+        return found
 
 
 COMPLEX = "complex64"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
 from tflgpu.compiler import lower_file
-from tflgpu.frontend.control_flow.pieces import Branch, Call, Loop
+from tflgpu.frontend.control_flow.pieces import Branch, Call, Loop, PartedLoop
 from tflgpu.frontend.frontend import Frontend
 from tflgpu.frontend.partition import Partition
 from tflgpu.graph.ir import TensorId
@@ -116,6 +116,8 @@ def _titles(call: Call | None, pieces: int) -> Sequence[str]:
             return ("one iteration", "condition")[:pieces]
         case Branch():
             return ("then", "otherwise")
+        case PartedLoop():
+            return ("condition", *(f"part {number} of an iteration" for number in range(1, pieces)))
     return ("",) * pieces
 
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
-from tflgpu.artifact.artifact import BranchPartition, CompiledPartition, LoopPartition, pieces_of
+from tflgpu.artifact.artifact import (
+    BranchPartition,
+    CompiledPartition,
+    LoopPartition,
+    PartedLoopPartition,
+    pieces_of,
+)
 from tflgpu.artifact.executable import Array
 from tflgpu.model.tensor_info import TensorIndex
 from tflgpu.model.trip_count import trip_count
@@ -21,7 +27,9 @@ Values = dict[TensorIndex, Array]  # of tensors of the file
 class PieceEngine(ABC):
     """Runs a partition of several pieces. Not thread-safe: the caller serializes the calls."""
 
-    def __init__(self, partition: LoopPartition | BranchPartition, executors: Sequence[Executor]) -> None:
+    def __init__(
+        self, partition: LoopPartition | BranchPartition | PartedLoopPartition, executors: Sequence[Executor]
+    ) -> None:
         """executors: of the partition's pieces."""
         self._inputs, self._pieces = partition.inputs, pieces_of(partition)
         self.executors = tuple(executors)
@@ -118,6 +126,49 @@ class BranchEngine(PieceEngine):
         return 0 if values[self._partition.decision].reshape(-1)[0] else 1
 
 
+class PartedLoopEngine(PieceEngine):
+    """Runs a WHILE of several parts: condition and body again and again, with the state on the host between them."""
+
+    def __init__(self, partition: PartedLoopPartition, executors: Sequence[Executor]) -> None:
+        super().__init__(partition, executors)
+        self._partition = partition
+        self._parts: list[Executor | PieceEngine] = []
+        at = 1
+        for part in partition.body:
+            end = at + len(pieces_of(part))
+            self._parts.append(engine_of(part, executors[at:end]))
+            at = end
+
+    def profile(self, inputs: Sequence[Array], runs: int) -> list[list[Interval] | None]:
+        """The condition and what an iteration runs, with the first values of the state."""
+        values = self._first(dict(zip(self._inputs, inputs, strict=True)))
+        found: list[list[Interval] | None] = [self.executors[0].profile(self._tested(values), runs)]
+        for part, engine in zip(self._partition.body, self._parts, strict=True):
+            given = [values[t] for t in part.inputs]
+            found += engine.profile(given, runs) if isinstance(engine, PieceEngine) else [engine.profile(given, runs)]
+            values |= zip(part.outputs, engine.run(given), strict=True)
+        return found
+
+    def _first(self, values: Values) -> Values:
+        """The first values of the state."""
+        partition = self._partition
+        starts = zip(partition.state, partition.starts, strict=True)
+        return {t: values[start] for t, start in starts if start is not None} | dict(partition.known)
+
+    def _tested(self, values: Values) -> list[Array]:
+        return [values[t] for t in self._partition.condition.inputs]
+
+    def _run(self, values: Values) -> list[Array]:
+        partition, test = self._partition, self.executors[0]
+        values = self._first(values)
+        while test.run(self._tested(values))[0]:
+            for part, engine in zip(partition.body, self._parts, strict=True):
+                values |= zip(part.outputs, engine.run([values[t] for t in part.inputs]), strict=True)
+            values = {t: values[after] for t, after in zip(partition.state, partition.following, strict=True)}
+        found = {result: values[t] for result, t in zip(partition.results, partition.state, strict=True)}
+        return [found[t] for t in partition.outputs]
+
+
 def engine_of(partition: CompiledPartition, executors: Sequence[Executor]) -> Executor | PieceEngine:
     """What runs a partition on the device. executors: of its pieces."""
     match partition:
@@ -125,4 +176,6 @@ def engine_of(partition: CompiledPartition, executors: Sequence[Executor]) -> Ex
             return LoopEngine(partition, executors)
         case BranchPartition():
             return BranchEngine(partition, executors)
+        case PartedLoopPartition():
+            return PartedLoopEngine(partition, executors)
     return executors[0]

@@ -26,6 +26,7 @@ from tflgpu.artifact.cache import Cache
 from tflgpu.artifact.executable import SharedConstants, shared_constants
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorIndex
+from tflgpu.model.trims import trimmed
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.engine import PieceEngine, engine_of
@@ -93,7 +94,9 @@ class Instance:
         self._engines = [engine for _, engine in started]
         self._built.clear()
         self._whole = self._only_engine()
-        self._has_checks = any(isinstance(p, DevicePartition) and p.checks for p in self.artifact.partitions)
+        pieces = [p for p in self.artifact.partitions if isinstance(p, DevicePartition)]
+        self._has_checks = any(p.checks or p.trims for p in pieces)
+        self._has_trims = any(p.trims for p in pieces)
         self._runs = [InterruptibleRuns(_work(partition)) for partition in self.artifact.partitions]
         self.outputs = [info for _, info in artifact.outputs]
         self.output_names = [info.name for info in self.outputs]
@@ -188,7 +191,7 @@ class Instance:
         outputs: device memory for some of the outputs, by number. Returns new arrays of the others.
         """
         whole = self._whole
-        if whole is not None:
+        if whole is not None and not (outputs and self._has_trims):
             runs = self._runs[0]
             if runs.are_short:  # as make, in as few operations as possible
                 begun = perf_counter()
@@ -208,14 +211,14 @@ class Instance:
         A model of which a part runs on the CPU, or in a loop or a branch, has run when this returns.
         """
         self._settle()
-        if self._whole is not None:
+        if self._whole is not None and not (outputs and self._has_trims):
             return self._whole.enqueue(inputs, outputs)
         arrays = self._run_in_parts(inputs, outputs)
         return InFlightRun(perf_counter(), cl.enqueue_marker(self._session.queue), Arrived(arrays))
 
     def collect(self, flight: InFlightRun) -> list[Array]:
         """Wait for an inference that was enqueued. To be called once."""
-        if self._whole is None:
+        if self._whole is None or isinstance(flight.passage, Arrived):
             return flight.passage.arrays()
         return _checked(self.artifact.partitions[0], self._whole.collect(flight))
 
@@ -309,13 +312,17 @@ def _check_shape(what: str, planned: Shape, computed: Shape) -> None:
 
 
 def _checked(partition: CompiledPartition, results: list[Array]) -> list[Array]:
-    """The results without those of the partition's checks. Raises ValueError for every fault that these found."""
-    if not isinstance(partition, DevicePartition) or not partition.checks:
+    """The results of the partition as they are meant: trimmed, without what its checks and sizes are.
+
+    Raises ValueError for every fault that the checks found.
+    """
+    if not isinstance(partition, DevicePartition) or not (partition.checks or partition.trims):
         return results
-    split = len(results) - len(partition.checks)
-    if faults := [fault for fault, found in zip(partition.checks, results[split:], strict=True) if found.any()]:
+    sizes = len(results) - len({trim.size for trim in partition.trims})
+    split = sizes - len(partition.checks)
+    if faults := [fault for fault, found in zip(partition.checks, results[split:sizes], strict=True) if found.any()]:
         raise ValueError("; ".join(faults))
-    return results[:split]
+    return trimmed(results[:split], partition.trims, results[sizes:]) if partition.trims else results[:split]
 
 
 def open_executor(partition: DevicePartition, program: Any, session: Session) -> Executor:

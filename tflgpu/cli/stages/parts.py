@@ -9,7 +9,7 @@ from typing import Any
 from rich.markup import escape
 
 from tflgpu.compiler import lower_file
-from tflgpu.frontend.control_flow.pieces import Call, Loop, LoweredPiece
+from tflgpu.frontend.control_flow.pieces import Call, Loop, LoweredPiece, PartedLoop
 from tflgpu.frontend.frontend import Frontend
 from tflgpu.options import Options
 
@@ -43,6 +43,8 @@ def _parts(frontend: Frontend) -> Iterator[Part]:
 def _roles(call: Call | None) -> Sequence[str]:
     if call is None:
         return ("",)
+    if isinstance(call, PartedLoop):
+        return ("condition", *(f"part {number} of the body" for number in range(1, len(call.pieces))))
     return ("body", "condition") if isinstance(call, Loop) else ("then", "else")
 
 

@@ -12,6 +12,7 @@ from tflgpu.frontend.control_flow.branch import lower_branch
 from tflgpu.frontend.control_flow.callee import Callee, Separate
 from tflgpu.frontend.control_flow.composite import COMPOSITE, inline
 from tflgpu.frontend.control_flow.loop import lower_loop
+from tflgpu.frontend.control_flow.parted_loop import LowerParts, lower_parted_loop
 from tflgpu.frontend.control_flow.pieces import Call
 from tflgpu.frontend.control_flow.unroll import unroll
 from tflgpu.frontend.graph_builder import GraphBuilder
@@ -27,12 +28,14 @@ def lower_call(
     model: Model,
     callee: Callable[[int], Callee],
     separate: Separate,
+    lower_parts: LowerParts | None,
     wanted: Collection[TensorIndex],
     apart: dict[int, Call] | None,
 ) -> Iterator[str]:
     """Do what an operator of ``CONTROL_FLOW`` does; yields why the device cannot.
 
-    callee: of a subgraph by its number, in ``graph``. wanted: tensors of the file that something reads, or that are
+    callee: of a subgraph by its number, in ``graph``. lower_parts: lowers a subgraph that has loops and branches of
+    its own; None if these are for the CPU. wanted: tensors of the file that something reads, or that are
     outputs. apart: gets the pieces of an operator that cannot become a part of ``graph``; None if there may be none.
     Raises ModelError for a subgraph that is not there.
     """
@@ -40,12 +43,16 @@ def lower_call(
     if operator.code == COMPOSITE:
         found = inline(operator, graph, callee)
     elif operator.code == "IF":
-        found = lower_branch(operator, graph, model, callee, separate)
+        found = lower_branch(replace(operator, index=graph.source_of(operator)), graph, model, callee, separate)
     else:
         found = next(unroll(operator, graph, model, callee), None)
         if found is not None and apart is not None:
             state = [value for t in operator.inputs if (value := graph.read(t)) is not None]
-            found = lower_loop(operator, state, model, separate, wanted)
+            known_as = replace(operator, index=graph.source_of(operator))
+            found = lower_loop(known_as, state, model, separate, wanted)
+            if isinstance(found, str) and lower_parts is not None and _has_calls(operator, model):
+                parted = lower_parted_loop(known_as, state, model, separate, lower_parts)
+                found = found if isinstance(parted, str) else parted
     if isinstance(found, str):
         yield found
     elif found is not None and apart is None:
@@ -54,3 +61,9 @@ def lower_call(
         apart[operator.index] = found
         for index, shape in zip(operator.outputs, found.shapes, strict=True):
             graph.bind(index, graph.tensor(replace(graph.subgraph.tensors[index], shape=shape)))
+
+
+def _has_calls(operator: Operator, model: Model) -> bool:
+    """Whether the body of a WHILE calls subgraphs."""
+    number = operator.options.get("body_subgraph_index", 0)
+    return 0 < number < len(model.subgraphs) and any(o.code in CONTROL_FLOW for o in model.subgraphs[number].operators)

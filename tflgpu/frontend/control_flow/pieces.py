@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tflgpu.frontend.control_flow.callee import Callee
+from tflgpu.frontend.partition import Partition
 from tflgpu.graph.ir import Array, Graph, Tensor, TensorId, remove_dead
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import Operator
 from tflgpu.model.tensor_info import TensorIndex
+from tflgpu.model.trims import Trim
 from tflgpu.model.trip_count import Bound
 
 
@@ -19,7 +21,8 @@ class LoweredPiece:
 
     inputs: the tensors of the file after its inputs. outputs: those after its outputs, if there are any; a truth
     value that says whether a loop goes on has none. output_types: the element types for callers. checks: faults for
-    which the graph has a truth value each, after the outputs.
+    which the graph has a truth value each, after the outputs. trims: what is cut off of the outputs; the sizes that
+    say how much come last.
     """
 
     graph: Graph
@@ -27,6 +30,7 @@ class LoweredPiece:
     outputs: tuple[TensorIndex, ...]
     output_types: tuple[str, ...]
     checks: tuple[str, ...] = ()
+    trims: tuple[Trim, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,45 @@ class Branch:
         return (self.then, self.otherwise)
 
 
-Call = Loop | Branch
+@dataclass(frozen=True)
+class BodyPart:
+    """A part of a loop's body. partition: of the body's subgraph. call: the loop or branch that it is, if it is one."""
+
+    partition: Partition
+    call: Call | None
+    pieces: tuple[LoweredPiece, ...]
+
+
+@dataclass(frozen=True)
+class PartedLoop:
+    """A WHILE whose body is several parts, because loops or branches are in it that only a run decides.
+
+    Its state lies on the host. Tensors without further words are those of the body's subgraph.
+
+    condition: whether an iteration follows.
+    body: what an iteration runs, one after another.
+    state, following: the tensors with the state before an iteration, and after it.
+    starts: the caller's tensor with the first value of each; None for one that is known before a run.
+    known: states that no iteration changes and that are known before a run.
+    results: the caller's tensors that get the last values. shapes: of all of them.
+    """
+
+    condition: LoweredPiece
+    body: tuple[BodyPart, ...]
+    state: tuple[TensorIndex, ...]
+    following: tuple[TensorIndex, ...]
+    starts: tuple[TensorIndex | None, ...]
+    known: tuple[Constant, ...]
+    results: tuple[TensorIndex, ...]
+    shapes: tuple[Shape, ...]
+
+    @property
+    def pieces(self) -> tuple[LoweredPiece, ...]:
+        """The condition, and those of all parts of the body."""
+        return (self.condition, *(piece for part in self.body for piece in part.pieces))
+
+
+Call = Loop | Branch | PartedLoop
 
 
 def place_inputs(callee: Callee, values: Sequence[Tensor]) -> list[Tensor]:

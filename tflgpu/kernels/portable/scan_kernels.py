@@ -1,4 +1,4 @@
-"""Kernels of CUMSUM and TOPK_V2."""
+"""Kernels of CUMSUM, TOPK_V2 and WHERE."""
 
 from __future__ import annotations
 
@@ -110,4 +110,22 @@ def top_k_kernel(request: Request) -> Kernel:
         2 * g.channels * source.channels,
         items=g.pixels,
         value_type="int" if attributes.result == "indices" else source.vector,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstAboveParameters(ItemParameters, template="portable/first_above"):
+    """Parameters of ``templates/portable/first_above.cl.j2``."""
+
+    src: Storage
+    dirty: bool = True  # past the last place the search ends there
+
+
+@PORTABLE.lowering("first_above")
+def first_above_kernel(request: Request) -> Kernel:
+    """A binary search for each place of a row."""
+    source = request.input(0)
+    cost = 8 * source.channels.bit_length()
+    return item_kernel(
+        request, FirstAboveParameters(src=source), [request.activation("src", 0)], cost, value_type="int"
     )

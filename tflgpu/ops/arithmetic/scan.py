@@ -1,4 +1,4 @@
-"""CUMSUM and TOPK_V2: each result depends on many elements along one axis, and on their order."""
+"""CUMSUM, TOPK_V2 and the places of WHERE: each result depends on many elements along one axis, and on their order."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from tflgpu.graph.ir import Tensor
+import numpy as np
+
+from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
 from tflgpu.ops.arithmetic.reduction import single_axis, single_axis_reasons, widened
 from tflgpu.ops.declaration import NUMBERS, Emitter, Site, declare, static
+from tflgpu.ops.movement.shaping import AxisMap, Rearrange, reshape_node
 
 TYPES = frozenset(("float32", "int32", "int64"))
 
@@ -32,6 +35,14 @@ class TopK:
     result: Literal["values", "indices"]
 
 
+@dataclass(frozen=True)
+class FirstAbove:
+    """Of a row of whole numbers that never decrease: for each place, the first place of a number above it.
+
+    It is the last place where there is none.
+    """
+
+
 @declare("CUMSUM", versions=1, inputs=2, integers=(1,), types=TYPES, reasons=single_axis_reasons)
 def cumsum(site: Site, emit: Emitter) -> Tensor:
     """Running sums along an axis."""
@@ -39,6 +50,21 @@ def cumsum(site: Site, emit: Emitter) -> Tensor:
     assert axis is not None
     exclusive, reverse = (bool(site.options.get(name)) for name in ("exclusive", "reverse"))
     return emit.node("cumulative_sum", [x], x.shape, CumulativeSum(axis, exclusive, reverse))
+
+
+def true_places(emit: Emitter, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The places of the elements that are true or not 0, in row-major order, and their number, a scalar of int32.
+
+    There are as many places as ``x`` has elements. Those after the number of true ones mean nothing, but are in range.
+    """
+    steps, inputs = tuple[EpilogueOp, ...](), [x]
+    if x.dtype != "bool":  # truth values are 0 and 1
+        steps = (EpilogueOp("not_equal", (Value(0), Input(1))),)
+        inputs.append(emit.constant(np.zeros((), x.dtype)))
+    truth = reshape_node(emit, emit.node("map", inputs, x.shape, None, steps, "int32"), (x.size,))
+    sums = emit.node("cumulative_sum", [truth], (x.size,), CumulativeSum(0, exclusive=False, reverse=False))
+    places = emit.node("first_above", [sums], (x.size,), FirstAbove())
+    return places, emit.node("rearrange", [sums], (), Rearrange((AxisMap(None, x.size - 1),)))
 
 
 def _top_k_reasons(site: Site) -> Iterator[str]:

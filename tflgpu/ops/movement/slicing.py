@@ -75,7 +75,7 @@ def slice_(site: Site, emit: Emitter) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _Axis:
+class SlicedAxis:
     """One input axis of a strided slice.
 
     size: of the input along the axis. entry: its index in begin, end and strides; None if the whole axis is taken.
@@ -96,11 +96,12 @@ class _Range:
     extent: int
 
 
-def _mask(site: Site, name: str, entry: int) -> bool:
+def has_mask(site: Site, name: str, entry: int) -> bool:
+    """Whether a mask of a STRIDED_SLICE (``begin``, ``end`` ...) has the bit of an entry."""
     return bool(site.options.get(f"{name}_mask", 0) >> entry & 1)
 
 
-def _axes(site: Site) -> tuple[list[_Axis], int]:
+def sliced_axes(site: Site) -> tuple[list[SlicedAxis], int]:
     """The masks of TensorFlow's strided slice (tensorflow.org/api_docs/python/tf/strided_slice) expanded.
 
     Returns the axes of the input, and the rank of the result, which counts new axes too.
@@ -108,32 +109,32 @@ def _axes(site: Site) -> tuple[list[_Axis], int]:
     if _ellipses(site) > 1:
         return _axes_around_ellipses(site)
     shape, entries = site.input(0).shape, range(site.input(1).size)
-    indexed = sum(not _mask(site, "ellipsis", i) and not _mask(site, "new_axis", i) for i in entries)
-    axes: list[_Axis] = []
+    indexed = sum(not has_mask(site, "ellipsis", i) and not has_mask(site, "new_axis", i) for i in entries)
+    axes: list[SlicedAxis] = []
     rank = 0
     for i in entries:
-        if _mask(site, "ellipsis", i):
+        if has_mask(site, "ellipsis", i):
             for _ in range(len(shape) - indexed):
-                axes.append(_Axis(shape[len(axes)], None, rank))
+                axes.append(SlicedAxis(shape[len(axes)], None, rank))
                 rank += 1
-        elif _mask(site, "new_axis", i):
+        elif has_mask(site, "new_axis", i):
             rank += 1
-        elif _mask(site, "shrink_axis", i):
-            axes.append(_Axis(shape[len(axes)], i, None))
+        elif has_mask(site, "shrink_axis", i):
+            axes.append(SlicedAxis(shape[len(axes)], i, None))
         else:
-            axes.append(_Axis(shape[len(axes)], i, rank))
+            axes.append(SlicedAxis(shape[len(axes)], i, rank))
             rank += 1
     for size in shape[len(axes) :]:
-        axes.append(_Axis(size, None, rank))
+        axes.append(SlicedAxis(size, None, rank))
         rank += 1
     return axes, rank
 
 
 def _ellipses(site: Site) -> int:
-    return sum(_mask(site, "ellipsis", i) for i in range(site.input(1).size))
+    return sum(has_mask(site, "ellipsis", i) for i in range(site.input(1).size))
 
 
-def _axes_around_ellipses(site: Site) -> tuple[list[_Axis], int]:
+def _axes_around_ellipses(site: Site) -> tuple[list[SlicedAxis], int]:
     """:func:`_axes` with several ellipses, which TensorFlow does not know, and no new axes.
 
     TFLite asks for an ellipsis by the number of an axis, not by that of an entry, and lets each stand for at least one
@@ -143,27 +144,27 @@ def _axes_around_ellipses(site: Site) -> tuple[list[_Axis], int]:
     whole, last, extra, i = set[int](), 0, 0, 0
     while i < len(shape):
         after = i + 1
-        if i < entries and _mask(site, "ellipsis", i):
+        if i < entries and has_mask(site, "ellipsis", i):
             after = max(after, min(after + len(shape) - entries, len(shape)))
             last, extra = i, after - i - 1
             whole.update(range(i, after))
         i = after
-    axes: list[_Axis] = []
+    axes: list[SlicedAxis] = []
     rank = 0
     for i, size in enumerate(shape):
         entry = None if i in whole or i >= entries + extra else i - (extra if i > last else 0)
-        dropped = entry is not None and _mask(site, "shrink_axis", entry)
-        axes.append(_Axis(size, entry, None if dropped else rank))
+        dropped = entry is not None and has_mask(site, "shrink_axis", entry)
+        axes.append(SlicedAxis(size, entry, None if dropped else rank))
         rank += not dropped
     return axes, rank
 
 
-def _range(site: Site, of: _Axis) -> _Range | None:
+def _range(site: Site, of: SlicedAxis) -> _Range | None:
     """The range that is taken of an input axis; None if its extent is known only at run time."""
     if of.entry is None:
         return _Range(0, 1, of.size)
     begin, end, strides = (None if site.constant(i) is None else numbers(site, i)[of.entry] for i in (1, 2, 3))
-    from_edge, to_edge = _mask(site, "begin", of.entry), _mask(site, "end", of.entry)
+    from_edge, to_edge = has_mask(site, "begin", of.entry), has_mask(site, "end", of.entry)
     if of.axis is None and from_edge:  # TFLite's way; TensorFlow ignores the mask here
         return _Range(0, 1, 1)
     if of.axis is None:
@@ -182,7 +183,7 @@ def _strided_reasons(site: Site) -> Iterator[str]:
     counts = [site.input(i).size for i in (1, 2, 3)]
     entries = range(counts[0])
     ellipses = _ellipses(site)
-    new = sum(_mask(site, "new_axis", i) and not _mask(site, "ellipsis", i) for i in entries)
+    new = sum(has_mask(site, "new_axis", i) and not has_mask(site, "ellipsis", i) for i in entries)
     shape, strides = site.input(0).shape, site.constant(3)
     if len(set(counts)) != 1:
         yield "its begin, end and strides have different lengths"
@@ -206,7 +207,7 @@ def _fits(taken: _Range, size: int) -> bool:
 
 
 def _range_reasons(site: Site) -> Iterator[str]:
-    axes, _ = _axes(site)
+    axes, _ = sliced_axes(site)
     for number, axis in enumerate(axes):
         taken = _range(site, axis)
         if taken is None and site.constant(3) is None:
@@ -221,7 +222,7 @@ def _range_reasons(site: Site) -> Iterator[str]:
 @declare("STRIDED_SLICE", versions=8, inputs=4, integers=(1, 2, 3), types=ANY, by_parts=True, reasons=_strided_reasons)
 def strided_slice(site: Site, emit: Emitter) -> Tensor:
     """Every n-th element of the input between two places of each axis."""
-    axes, rank = _axes(site)
+    axes, rank = sliced_axes(site)
     if not axes:  # a scalar, perhaps with new axes
         return emit.node("reshape", [site.input(0)], (1,) * rank)
     pairs = [(axis, taken) for axis in axes if (taken := _range(site, axis))]
@@ -235,7 +236,7 @@ def strided_slice(site: Site, emit: Emitter) -> Tensor:
     return emit.node("gather", [site.input(0), starts], shape, Gather(positions))
 
 
-def _position(of: _Axis, taken: _Range) -> Position:
+def _position(of: SlicedAxis, taken: _Range) -> Position:
     terms = () if of.axis is None else (Digit(of.axis, step=taken.step),)
     if taken.start is not None:
         return Position(terms, taken.start)
@@ -243,7 +244,7 @@ def _position(of: _Axis, taken: _Range) -> Position:
     return Position((*terms, Lookup(1, (AxisMap(None, of.entry),), None)))
 
 
-def _starts(emit: Emitter, begin: Tensor, pairs: list[tuple[_Axis, _Range]]) -> Tensor:
+def _starts(emit: Emitter, begin: Tensor, pairs: list[tuple[SlicedAxis, _Range]]) -> Tensor:
     """``begin`` with negative numbers counted from the end of their axis, then clamped so that the ranges fit."""
     size, least, greatest = (np.zeros(begin.size, np.int32) for _ in range(3))
     for axis, taken in pairs:

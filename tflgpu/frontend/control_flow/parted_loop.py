@@ -1,0 +1,85 @@
+"""WHILE loops with loops or branches in their bodies that only a run decides: the body is several parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from tflgpu.frontend.control_flow.callee import Separate, subgraphs_of
+from tflgpu.frontend.control_flow.pieces import (
+    BodyPart,
+    Constant,
+    LoweredPiece,
+    PartedLoop,
+    piece_of,
+    place_inputs,
+)
+from tflgpu.graph.ir import Tensor
+from tflgpu.graph.layout import Shape
+from tflgpu.model.model import Model, Operator, Subgraph
+from tflgpu.model.tensor_info import TensorIndex
+
+# Lowers a subgraph as parts of their own, for these values of its inputs, and for these outputs; or says why it cannot.
+# Also gives the shapes and element types of the outputs.
+LowerParts = Callable[
+    [Operator, int, Mapping[TensorIndex, Tensor], Sequence[TensorIndex]],
+    "tuple[tuple[BodyPart, ...], list[tuple[Shape, str]]] | str",
+]
+
+
+def lower_parted_loop(
+    operator: Operator, state: Sequence[Tensor], model: Model, separate: Separate, lower_parts: LowerParts
+) -> PartedLoop | str:
+    """The loop of a WHILE with a body of several parts; or why the device cannot run it.
+
+    state: the values that it takes. Raises ModelError for a subgraph that is not there.
+    """
+    count = len(operator.outputs)
+    numbers = subgraphs_of(operator, model, ("cond", "body"), count, (1, count))
+    if isinstance(numbers, str):
+        return numbers
+    if len(state) != count:
+        return f"it takes {len(state)} values and gives {count}"
+    condition, body = (model.subgraphs[number] for number in numbers)
+    changed = [p for p in range(count) if body.outputs[p] != body.inputs[p]]
+    values = [replace(v, data=None) if p in changed else v for p, v in enumerate(state)]
+    test = _lower_condition(operator, condition, body, values, separate)
+    if isinstance(test, str):
+        return f"in its condition, {test}"
+    outputs = [t for t in dict.fromkeys(body.outputs) if t not in body.inputs]
+    found = lower_parts(operator, numbers[1], dict(zip(body.inputs, values, strict=True)), outputs)
+    if isinstance(found, str):
+        return f"in its body, {found}"
+    parts, forms = found
+    made = dict(zip(outputs, forms, strict=True)) | {
+        t: (v.shape, v.dtype) for t, v in zip(body.inputs, values, strict=True)
+    }
+    for position, (value, tensor) in enumerate(zip(values, body.outputs, strict=True)):
+        if made[tensor] != (value.shape, value.dtype):
+            return f"its body makes value {position} of another shape or element type"
+    return PartedLoop(
+        test,
+        parts,
+        body.inputs,
+        body.outputs,
+        tuple(None if v.is_constant else t for t, v in zip(operator.inputs, state, strict=True)),
+        tuple(Constant(t, v.data) for t, v in zip(body.inputs, state, strict=True) if v.data is not None),
+        tuple(operator.outputs),
+        tuple(value.shape for value in state),
+    )
+
+
+def _lower_condition(
+    operator: Operator, condition: Subgraph, body: Subgraph, values: Sequence[Tensor], separate: Separate
+) -> LoweredPiece | str:
+    """Its inputs are named by those of the body, which no two values share."""
+    test = separate(condition, None)
+    test.graph.caller = operator.index
+    placed = place_inputs(test, values)
+    found = test.call(placed)
+    if isinstance(found, str):
+        return found
+    (again,) = found
+    if again.size != 1 or again.dtype != "bool":
+        return f"it gives {again.dtype} of shape {list(again.shape)}; one truth value was expected"
+    return piece_of(operator, test, {t.id: body.inputs[p] for p, t in enumerate(placed) if not t.is_constant}, found)

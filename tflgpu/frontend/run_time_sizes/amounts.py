@@ -1,0 +1,204 @@
+"""What is known of integers that only a run can tell: they are an element of a tensor, times a factor, and an offset.
+
+Sizes of tensors become numbers of the graph by SHAPE, and these numbers become sizes again. Between the two a file has
+arithmetic and movements of a few integers, which are followed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tflgpu.graph.ir import EpilogueOp, Node, Tensor, TensorId, Value
+from tflgpu.ops.movement.gather import Gather
+from tflgpu.ops.movement.gather import evaluate as gathered
+from tflgpu.ops.movement.shaping import Concatenate, Rearrange
+from tflgpu.ops.movement.shaping import evaluate as rearranged
+
+# Elements of a tensor that may be a shape, or a list of paddings.
+MAX_ELEMENTS = 16
+
+Elements = np.ndarray[Any, np.dtype[np.object_]]  # of Amount, in the tensor's shape
+
+
+@dataclass(frozen=True)
+class Number:
+    """An integer that only a run can tell: element ``place`` (row-major) of tensor ``source``.
+
+    low, high: what it is not below and not above; None where that is not known.
+    """
+
+    source: TensorId
+    place: int
+    tensor: Tensor = field(compare=False, repr=False)
+    low: int | None = field(default=None, compare=False)
+    high: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Amount:
+    """``offset + factor * number``; just ``offset`` if there is no number."""
+
+    offset: int
+    factor: int = 0
+    number: Number | None = None
+
+    @property
+    def known(self) -> int | None:
+        """Its value, if that is known before a run."""
+        return self.offset if self.number is None else None
+
+    @property
+    def low(self) -> int | None:
+        """What it is not below."""
+        return self._limit(least=True)
+
+    @property
+    def high(self) -> int | None:
+        """What it is not above."""
+        return self._limit(least=False)
+
+    def _limit(self, least: bool) -> int | None:
+        if self.number is None:
+            return self.offset
+        limit = self.number.low if least == (self.factor > 0) else self.number.high
+        return None if limit is None else self.offset + self.factor * limit
+
+    def plus(self, other: Amount, sign: int = 1) -> Amount | None:
+        """``self + sign * other``; None if these are two numbers."""
+        offset = self.offset + sign * other.offset
+        if other.number is None or other.number == self.number:
+            factor = self.factor + (sign * other.factor if other.number else 0)
+            return Amount(offset, factor, self.number) if factor else Amount(offset)
+        return Amount(offset, sign * other.factor, other.number) if self.number is None else None
+
+    def times(self, factor: int) -> Amount:
+        """``factor * self``."""
+        return Amount(self.offset * factor, self.factor * factor, self.number) if factor else Amount(0)
+
+
+def amount_of(number: Number) -> Amount:
+    """The number itself."""
+    return Amount(0, 1, number)
+
+
+@dataclass(frozen=True)
+class _Range:
+    """An integer of which no more is known than that it lies between two others, or less."""
+
+    low: int | None = None
+    high: int | None = None
+
+
+_Known = Amount | _Range
+
+
+def elements_of(tensor: Tensor, found: Mapping[TensorId, Elements]) -> Elements | None:
+    """The elements of a tensor of few integers; None of any other tensor."""
+    if tensor.id in found:
+        return found[tensor.id]
+    if tensor.dtype not in ("int32", "int64") or not 0 < tensor.size <= MAX_ELEMENTS:
+        return None
+    if tensor.data is not None:
+        flat = [Amount(int(v)) for v in tensor.data.reshape(-1)]
+    else:
+        flat = [amount_of(Number(tensor.id, place, tensor)) for place in range(tensor.size)]
+    return _array(flat, tensor.shape)
+
+
+def computed_elements(
+    node: Node, inputs: Sequence[Tensor], output: Tensor, found: Mapping[TensorId, Elements]
+) -> Elements | None:
+    """The elements of a node's output, if it is of few integers that follow from those of its inputs."""
+    if output.dtype not in ("int32", "int64") or not 0 < output.size <= MAX_ELEMENTS:
+        return None
+    given = [elements_of(t, found) for t in inputs]
+    base = _moved(node, inputs, given, output)
+    if base is None:
+        return None
+    values: list[Any] = [base]
+    for op in node.epilogue:
+        given_operands = (values[o.index] if isinstance(o, Value) else given[o.index] for o in op.operands)
+        operands = [operand for operand in given_operands if operand is not None]
+        if len(operands) < len(op.operands):
+            return None
+        arrays = np.broadcast_arrays(*operands)
+        flat = [_applied(op, each) for each in zip(*(a.reshape(-1) for a in arrays), strict=True)]
+        values.append(_array(flat, arrays[0].shape))
+    flat = list(np.broadcast_to(values[-1], output.shape).reshape(-1))
+    return _array([_as_amount(e, output, place) for place, e in enumerate(flat)], output.shape)
+
+
+def _array(flat: Sequence[Any], shape: Sequence[int]) -> Elements:
+    array = np.empty(len(flat), object)
+    array[:] = flat
+    return array.reshape(tuple(shape))
+
+
+def _as_amount(element: _Known, output: Tensor, place: int) -> Amount:
+    if isinstance(element, Amount):
+        return element
+    return amount_of(Number(output.id, place, output, element.low, element.high))
+
+
+def _moved(node: Node, inputs: Sequence[Tensor], given: Sequence[Elements | None], output: Tensor) -> Any:
+    """What the node's kernel moves to its result; None for a node that computes."""
+    own = [e for i, e in enumerate(given) if i not in node.epilogue_inputs]
+    if not own or own[0] is None:
+        return None
+    match node.attributes:
+        case Rearrange(fill=None) as rearrange:
+            return rearranged(rearrange, own[0], output.shape)
+        case Gather(fill=None, background=None) as gather:
+            data = [t.data for i, t in enumerate(inputs) if i not in node.epilogue_inputs][1:]
+            if any(d is None for d in data):
+                return None
+            return gathered(gather, [own[0], *(d for d in data if d is not None)], output.shape)
+        case Concatenate(axis):
+            return None if any(e is None for e in own) else np.concatenate([e for e in own if e is not None], axis)
+        case None if node.kind == "reshape":
+            return own[0].reshape(output.shape)
+        case None if node.kind == "map":
+            return np.broadcast_to(own[0], output.shape)
+    return None
+
+
+def _applied(op: EpilogueOp, operands: Sequence[_Known]) -> _Known:
+    """An elementwise function of integers."""
+    if op.function in ("to_int", "to_long", "to_index"):
+        return operands[0]
+    if len(operands) == 2:
+        a, b = operands
+        if isinstance(a, Amount) and isinstance(b, Amount):
+            exact = _exact(op.function, a, b)
+            if exact is not None:
+                return exact
+        if op.function in _LIMITS:
+            return _LIMITS[op.function](a, b)
+    return _Range()
+
+
+def _exact(function: str, a: Amount, b: Amount) -> Amount | None:
+    if function in ("add", "sub"):
+        return a.plus(b, 1 if function == "add" else -1)
+    if function == "mul" and (a.known is not None or b.known is not None):
+        return a.times(b.known) if b.known is not None else b.times(a.offset)
+    if a.known is not None and b.known is not None and function in ("minimum", "maximum"):
+        return Amount((min if function == "minimum" else max)(a.known, b.known))
+    return a if a == b and function in ("minimum", "maximum") else None
+
+
+def _extreme(choose: Callable[..., int], both_for_low: bool) -> Callable[[_Known, _Known], _Known]:
+    def limits(a: _Known, b: _Known) -> _Known:
+        lows, highs = ([v for v in pair if v is not None] for pair in ((a.low, b.low), (a.high, b.high)))
+        low = choose(lows, default=None) if not both_for_low or len(lows) == 2 else None
+        high = choose(highs, default=None) if both_for_low or len(highs) == 2 else None
+        return _Range(low, high)
+
+    return limits
+
+
+_LIMITS = {"minimum": _extreme(min, both_for_low=True), "maximum": _extreme(max, both_for_low=False)}

@@ -1,0 +1,361 @@
+"""Which axes of a node's output have a size that only a run can tell, given those of its inputs.
+
+In memory an open axis has an upper bound of its size. What comes after the elements that are meant is anything. A node
+that computes each element of its output from elements at the same place passes the sizes on. A node that looks at all
+elements of an open axis reads a copy, in which its neutral element is in place of those that are not meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tflgpu.errors import UnsupportedError
+from tflgpu.frontend.run_time_sizes.amounts import (
+    Amount,
+    Elements,
+    Number,
+    amount_of,
+    computed_elements,
+    elements_of,
+)
+from tflgpu.graph.ir import EpilogueOp, Input, Node, Tensor, TensorId, Value
+from tflgpu.graph.layout import Shape
+from tflgpu.ops.arithmetic.reduction import ArgExtreme, Reduce
+from tflgpu.ops.arithmetic.scan import CumulativeSum
+from tflgpu.ops.declaration import Emitter
+from tflgpu.ops.movement.gather import Digit, Gather, Lookup, follow
+from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
+
+Open = Mapping[int, Number]  # the size of each open axis
+
+NONE: Open = {}
+
+
+class Refused(UnsupportedError):
+    """A node or an operator that cannot take sizes that only a run can tell; says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__((reason,))
+
+
+class Sizes:
+    """The open axes of the tensors of a graph while it is lowered, and what is known of integers of which sizes follow.
+
+    open: by tensor. elements: of tensors of few integers.
+    """
+
+    def __init__(self) -> None:
+        self.open: dict[TensorId, Open] = {}
+        self.elements: dict[TensorId, Elements] = {}
+        self._made: dict[tuple[object, ...], Number] = {}
+        self._amounts: dict[Number, Amount] = {}  # of which numbers were made
+
+    def of(self, tensor: Tensor | None) -> Open:
+        """The open axes of a tensor."""
+        return NONE if tensor is None else self.open.get(tensor.id, NONE)
+
+    def amounts(self, tensor: Tensor) -> list[Amount] | None:
+        """The elements of a tensor, flat, if it has few integers."""
+        found = elements_of(tensor, self.elements)
+        return None if found is None else list(found.reshape(-1))
+
+    def number(self, emit: Emitter, amount: Amount, most: int) -> Number:
+        """An amount as a scalar of int32 from 0 to ``most``. Equal amounts with equal limits are one number."""
+        number = amount.number
+        assert number is not None, "a size that is known needs no tensor"
+        low, high = amount.low, amount.high
+        fits = low is not None and low >= 0 and high is not None and high <= most
+        if fits and amount == amount_of(number) and (number.tensor.shape, number.tensor.dtype) == ((), "int32"):
+            return number
+        limit = None if fits else most
+
+        def make() -> Number:
+            scalar = self.scalar(emit, amount, limit)
+            return Number(scalar.id, 0, scalar, max(0, low or 0), most if high is None else min(most, high))
+
+        made = self.once((amount, limit), make)
+        if fits:
+            self._amounts[made] = amount
+        return made
+
+    def size(self, number: Number) -> Amount:
+        """What a number was made of that is the size of an axis."""
+        return self._amounts.get(number, amount_of(number))
+
+    def once(self, key: tuple[object, ...], make: Callable[[], Number]) -> Number:
+        """A number that is made at most once."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    def scalar(self, emit: Emitter, amount: Amount, most: int | None = None) -> Tensor:
+        """An amount as a scalar of int32, if there is a limit from 0 to ``most``."""
+        number = amount.number
+        assert number is not None
+        source, place = number.tensor, np.unravel_index(number.place, number.tensor.shape)
+        if source.shape:
+            source = emit.node("rearrange", [source], (), Rearrange(tuple(AxisMap(None, int(i)) for i in place)))
+        inputs, epilogue = [source], list[EpilogueOp]()
+
+        def add(function: str, operand: int | None = None) -> None:
+            operands: list[Value | Input] = [Value(len(epilogue))]
+            if operand is not None:
+                inputs.append(emit.constant(np.array(operand, np.int32)))
+                operands.append(Input(len(inputs) - 1))
+            epilogue.append(EpilogueOp(function, tuple(operands)))
+
+        if source.dtype == "int64":
+            add("to_index")
+        if amount.factor != 1:
+            add("mul", amount.factor)
+        if amount.offset:
+            add("add", amount.offset)
+        if most is not None:
+            add("maximum", 0)
+            add("minimum", most)
+        return emit.node("map", inputs, (), None, tuple(epilogue), "int32")
+
+    def is_meant(self, emit: Emitter, size: Number, shape: Shape, axis: int) -> Tensor:
+        """Whether each place along an axis of ``shape`` is one of the first ``size``; broadcasts to ``shape``."""
+        along = tuple(d if i == axis else 1 for i, d in enumerate(shape))
+        places = emit.constant(np.arange(shape[axis], dtype=np.int32).reshape(along))
+        below = EpilogueOp("less", (Value(0), Input(1)))
+        return emit.node("map", [places, size.tensor], along, None, (below,), "bool")
+
+    def masked(self, emit: Emitter, x: Tensor, axes: Iterable[int], fill: float | int | bool) -> Tensor:
+        """``x`` with ``fill`` in place of what is not meant along some axes; the other open axes stay open."""
+        known = self.of(x)
+        axes = [axis for axis in axes if axis in known]
+        value = emit.constant(np.array(fill, x.dtype)) if axes else None
+        for axis in axes:
+            meant = self.is_meant(emit, known[axis], x.shape, axis)
+            choose = EpilogueOp("select", (Input(1), Value(0), Input(2)))
+            x = emit.node("map", [x, meant, value], x.shape, None, (choose,), precise=x.precise)
+        self.open[x.id] = {axis: size for axis, size in known.items() if axis not in axes}
+        return x
+
+    def constants(self, tensors: Iterable[Tensor]) -> Iterator[Tensor]:
+        """Those of whose elements each is known, as constants."""
+        for tensor in tensors:
+            amounts = self.elements.get(tensor.id)
+            if tensor.data is None and amounts is not None and all(a.known is not None for a in amounts.reshape(-1)):
+                values = [a.offset for a in amounts.reshape(-1)]
+                yield replace(tensor, data=np.array(values, tensor.dtype).reshape(tensor.shape))
+
+    def follow(self, emit: Emitter, tensors: Mapping[TensorId, Tensor]) -> None:
+        """Find the open axes of all that an emitter's nodes compute, whose nodes may get others that mask their inputs.
+
+        tensors: what the nodes read besides. Raises Refused.
+        """
+        nodes, emit.nodes = emit.nodes, []
+        known = {**tensors, **{t.id: t for t in emit.tensors}}
+        for node in nodes:
+            inputs = [known[i] for i in node.inputs]
+            output = known[node.output]
+            if node.output not in self.open:  # the operator has not said it already
+                opens = [self.of(t) for t in inputs]
+                if any(opens):
+                    node, found = self._followed(emit, node, inputs, opens, output)
+                    self.open[node.output] = found
+            emit.nodes.append(node)
+            if not any(self.of(t) for t in inputs) and node.output not in self.elements:
+                elements = computed_elements(node, inputs, output, self.elements)
+                if elements is not None:
+                    self.elements[node.output] = elements
+
+    def _followed(
+        self, emit: Emitter, node: Node, inputs: Sequence[Tensor], opens: Sequence[Open], output: Tensor
+    ) -> tuple[Node, Open]:
+        """The node, perhaps with a masked input, and the open axes of its output."""
+        own = [i for i in range(len(inputs)) if i not in node.epilogue_inputs]
+        if node.kind == "map":
+            return node, _broadcast([(inputs[i], opens[i]) for i in range(len(inputs))], output.shape)
+        masked = node
+        if opens[0]:
+            fill, axes = _neutral(node, inputs[0])
+            axes = [axis for axis in axes if axis in opens[0]]
+            if axes:
+                copy = self.masked(emit, inputs[0], axes, fill)
+                masked = replace(node, inputs=(copy.id, *node.inputs[1:]))
+                if node.kind not in _KEEP_AXES:
+                    opens = [self.of(copy), *opens[1:]]
+        found = _passed(node, [inputs[i] for i in own], [opens[i] for i in own], output)
+        others = [(inputs[i], opens[i]) for i in sorted(node.epilogue_inputs)]
+        return masked, _broadcast([(output, found), *others], output.shape)
+
+
+# Kinds of nodes that go through an axis and give a number for each of its elements.
+_KEEP_AXES = frozenset(("cumulative_sum", "softmax"))
+
+
+def _broadcast(operands: Sequence[tuple[Tensor, Open]], shape: Shape) -> Open:
+    """The open axes of what has the elements of several operands."""
+    found: dict[int, Number] = {}
+    for axis in range(len(shape)):
+        sizes: set[Number | int] = set()
+        for tensor, known in operands:
+            own = axis - len(shape) + len(tensor.shape)
+            if own >= 0:
+                sizes.add(known.get(own, tensor.shape[own]))
+        sizes.discard(1)
+        size = _one(sizes)
+        if isinstance(size, Number):
+            found[axis] = size
+    return found
+
+
+def _one(sizes: set[Number | int]) -> Number | int | None:
+    """The one size that an axis has; Refused if that differs, and one of them is open."""
+    if len(sizes) > 1 and any(isinstance(size, Number) for size in sizes):
+        raise Refused("sizes that only a run can tell have to be equal")
+    return next(iter(sizes), None)
+
+
+def _neutral(node: Node, x: Tensor) -> tuple[Any, Sequence[int]]:
+    """What has to be in place of elements that are not meant, and along which axes."""
+    least, greatest = _limits(x.dtype)
+    match node.attributes:
+        case Reduce(function, axes):
+            fills = {
+                "mean": np.nan,
+                "sum": 0,
+                "sum_of_squares": 0,
+                "prod": 1,
+                "any": 0,
+                "all": 1,
+                "max": least,
+                "min": greatest,
+            }
+            return fills[function], axes
+        case ArgExtreme(axis, is_greatest):
+            return least if is_greatest else greatest, (axis,)
+        case CumulativeSum(axis, _, reverse):
+            return 0, (axis,) if reverse else ()
+    if node.kind == "softmax":
+        return -np.inf, (len(x.shape) - 1,)
+    if node.kind == "suppress":
+        return -np.inf, (len(x.shape) - 1,)
+    return 0, ()
+
+
+def _limits(dtype: str) -> tuple[Any, Any]:
+    kind = np.dtype(dtype).kind
+    if kind == "f":
+        return -np.inf, np.inf
+    return (0, 1) if kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+
+
+def _passed(node: Node, inputs: Sequence[Tensor], opens: Sequence[Open], output: Tensor) -> Open:
+    """The open axes of what a node's kernel computes. Raises Refused."""
+    source, known = inputs[0], opens[0]
+    attributes = node.attributes
+    if isinstance(attributes, Rearrange):
+        return _rearranged(attributes, source, known, output)
+    if isinstance(attributes, Gather):
+        return _gathered(attributes, inputs, opens, output)
+    if isinstance(attributes, Concatenate):
+        if any(attributes.axis in each for each in opens):
+            raise Refused("what is joined to it begins at a place that only a run can tell")
+        return _broadcast([*zip(inputs, opens, strict=True)], output.shape)
+    if any(opens[1:]) and node.kind != "suppress":
+        raise Refused(f"a {node.kind} reads it")
+    rank = len(source.shape)
+    if node.kind == "reshape":
+        return _reshaped(source, known, output)
+    if isinstance(attributes, Reduce | ArgExtreme) or node.kind in _KEEP_AXES:
+        return known  # what they go through was masked
+    if node.kind == "suppress":
+        return _suppressed(inputs, opens)
+    if node.kind == "fully_connected" and rank - 1 not in known:
+        return _rows(source, known, output)
+    if node.kind == "top_k" and rank - 1 not in known:
+        return known
+    if node.kind in _OF_IMAGES and set(known) == {0} and output.shape[0] == source.shape[0]:
+        return known
+    raise Refused(f"a {node.kind} reads it")
+
+
+# Kinds of nodes that compute each image of a batch for itself.
+_OF_IMAGES = frozenset(("convolution", "depthwise", "pool", "resize_bilinear"))
+
+
+def _rearranged(attributes: Rearrange, source: Tensor, known: Open, output: Tensor) -> Open:
+    found: dict[int, Number] = {}
+    for axis, m in enumerate(attributes.axes):
+        if axis in known:
+            others = [other for i, other in enumerate(attributes.axes) if i != axis]
+            if m.axis is None or any(other.axis == m.axis for other in others):
+                raise Refused("one element of it is taken")
+            if (m.start, m.step) != (0, 1) or output.shape[m.axis] != source.shape[axis]:
+                raise Refused("a part of it is taken")
+            found[m.axis] = known[axis]
+    return found
+
+
+def _gathered(attributes: Gather, inputs: Sequence[Tensor], opens: Sequence[Open], output: Tensor) -> Open:
+    if attributes.background is not None:
+        raise Refused("it is written into another tensor")
+    sizes: list[set[Number | int]] = [set() for _ in output.shape]
+    for axis, position in enumerate(attributes.positions):
+        size, extent = opens[0].get(axis), inputs[0].shape[axis]
+        plain = next((a for a in range(len(output.shape)) if position == follow(a)), None)
+        if plain is not None:
+            if size is not None and output.shape[plain] != extent:
+                raise Refused("a part of it is taken")
+            sizes[plain].add(size or output.shape[plain])
+        elif size is not None and any(isinstance(term, Digit) for term in position.terms):
+            raise Refused("its elements are moved by arithmetic")
+        for term in position.terms:
+            if isinstance(term, Lookup):
+                _look_up(term, inputs[term.input], opens[term.input], sizes)
+            elif plain is None:
+                sizes[term.axis].add(output.shape[term.axis])
+    found: dict[int, Number] = {}
+    for axis, each in enumerate(sizes):
+        each.discard(1)
+        one = _one(each)
+        if isinstance(one, Number):
+            found[axis] = one
+    return found
+
+
+def _look_up(term: Lookup, indices: Tensor, known: Open, sizes: Sequence[set[Number | int]]) -> None:
+    for axis, m in enumerate(term.places):
+        if axis in known and m != AxisMap(m.axis):
+            raise Refused("a part of it is taken")
+        if axis in known and m.axis is None:
+            raise Refused("one element of it is taken")
+        if m.axis is not None:
+            sizes[m.axis].add(known.get(axis, indices.shape[axis]))
+
+
+def _reshaped(source: Tensor, known: Open, output: Tensor) -> Open:
+    """Axes of size 1 come and go; axes after the open one are joined if that is the first of another size than 1."""
+    old, new = ([axis for axis, size in enumerate(shape) if size != 1] for shape in (source.shape, output.shape))
+    if any(source.shape[axis] == 1 for axis in known):
+        raise Refused("its axes of size 1 change")
+    if [source.shape[a] for a in old] == [output.shape[a] for a in new]:
+        return {new[old.index(axis)]: size for axis, size in known.items()}
+    first = old[0]
+    keeps_rows = new and output.shape[new[0]] == source.shape[first]
+    if keeps_rows and set(known) == {first} and prod(source.shape[first:]) == prod(output.shape[new[0] :]):
+        return {new[0]: known[first]}
+    raise Refused("its elements get another shape")
+
+
+def _rows(source: Tensor, known: Open, output: Tensor) -> Open:
+    if source.shape[:-1] != output.shape[:-1]:
+        raise Refused("its rows get another shape")
+    return known
+
+
+def _suppressed(inputs: Sequence[Tensor], opens: Sequence[Open]) -> Open:
+    """Scores [boxes] and boxes [boxes, 4]. Scores that are not meant are less than every threshold."""
+    if len(inputs[0].shape) != 1 or (opens[1] and set(opens[1]) != {0}):
+        raise Refused("the boxes of several rows of scores have a size that only a run can tell")
+    return NONE
