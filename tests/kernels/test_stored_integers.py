@@ -26,24 +26,24 @@ TOLERANCES = {"fp32": 1e-6, "fp16": 1e-3}  # of the greatest result
 
 @dataclass(frozen=True)
 class Layer:
-    """block: inputs of a scale, 0 for one scale an output channel. tile: the rows of a work-group on GPUs."""
+    """block: inputs of a scale, 0 for one scale an output channel. tile: a work-group's rows and sharers on GPUs."""
 
     rows: int
     depth: int
     out: int
     bits: int
     block: int = 0
-    tile: int = 1
+    tile: tuple[int, int] = (1, 128)
 
 
 LAYERS = (
-    Layer(1, 300, 70, 8),
-    Layer(3, 45, 33, 8, tile=2),
+    Layer(1, 300, 70, 8, tile=(1, 32)),
+    Layer(3, 45, 33, 8, tile=(2, 32)),
     Layer(1, 30, 5, 4),
-    Layer(2, 129, 100, 4, tile=2),
+    Layer(2, 129, 100, 4, tile=(2, 128)),
     Layer(1, 192, 70, 4, block=32),
-    Layer(3, 256, 37, 4, block=64, tile=4),
-    Layer(1, 512, 48, 8, block=256),
+    Layer(3, 256, 37, 4, block=64, tile=(4, 64)),
+    Layer(1, 512, 48, 8, block=256, tile=(1, 64)),
     Layer(1, 4800, 34, 4, block=32),
     Layer(1, 9300, 17, 8),
 )
@@ -83,7 +83,7 @@ def test_layers_are_right(
     model, x, expected = drawn(case, bias=case.depth != 192)
     execution = tflgpu.Execution(kernels=kernels)
     if kernels == "gpu":
-        monkeypatch.setattr(Request, "choose", lambda *_: (case.tile,))
+        monkeypatch.setattr(Request, "choose", lambda *_: case.tile)
     precision: Literal["fp16", "fp32"]
     for precision in ("fp32", "fp16"):
         options = tflgpu.Options(

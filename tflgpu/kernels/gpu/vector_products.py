@@ -17,13 +17,15 @@ from tflgpu.kernels.tiling import fits_local, reduces_in_subgroups, split_worksp
 from tflgpu.target import Target
 
 ROWS = (1, 2, 4, 8)
+FEWER_SHARERS = (128, 64, 32)
 
 
 @dataclass(frozen=True)
 class VectorTile(Tile):
-    """Rows of one slice, whose depth all work-items of a group share."""
+    """Rows of one slice or of several, the depth of each of which ``sharers`` work-items of a group share."""
 
     rows: int
+    sharers: int
 
 
 def vector_candidates(shape: MatrixProduct, target: Target, shares: int = 1) -> list[Candidate[VectorTile, KLoopWork]]:
@@ -31,7 +33,10 @@ def vector_candidates(shape: MatrixProduct, target: Target, shares: int = 1) -> 
 
     None if local memory does not hold a sum of each work-item.
     """
-    tiles = (VectorTile(n) for n in ROWS if n < 2 * shape.rows and fits_local(target, target.local_size))
+    size = target.local_size
+    sharers = (size, *(n for n in FEWER_SHARERS if n < size and shape.slices > 1))
+    fits = fits_local(target, size)
+    tiles = (VectorTile(n, sharing) for sharing in sharers for n in ROWS if n < 2 * shape.rows and fits)
     return ranked(tiles, lambda tile: _work(shape, tile, target, shares), lambda work: cycles(work, target))
 
 
@@ -39,13 +44,18 @@ def _work(shape: MatrixProduct, tile: VectorTile, target: Target, shares: int) -
     """A step is one element of the depth, a vec4 of the right side for all rows; four of each with an adjoint side."""
     elements = LANES if shape.right.adjoint else 1
     return KLoopWork(
-        tiles=shares * shape.matrices * tile_count(shape.rows, tile.rows) * shape.slices,
+        tiles=shares * shape.matrices * tile_count(shape.rows, tile.rows) * _slice_blocks(shape, tile, target),
         k_steps=tile_count(tile_count(shape.depth, elements), shares),
         loads=elements * (1 + tile.rows / LANES),
         products=elements * tile.rows / LANES,
         accumulators=tile.rows,
-        split_k=target.local_size,
+        split_k=tile.sharers,
     )
+
+
+def _slice_blocks(shape: MatrixProduct, tile: VectorTile, target: Target) -> int:
+    """Work-groups for all slices of some rows."""
+    return tile_count(shape.slices, target.local_size // tile.sharers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +63,9 @@ class VectorProductParameters(ProductParameters, template="gpu/vector_product"):
     """Parameters of ``templates/gpu/vector_product.cl.j2``."""
 
     rows: int
+    sharers: int
     slices_out: int
+    slice_blocks: int
     row_blocks: int
     shares: int
     subgroups: bool
@@ -87,19 +99,21 @@ def vector_product(
             rows_are_images=shape.rows_are_images,
             has_bias=bias,
             rows=tile.rows,
+            sharers=tile.sharers,
             slices_out=1,
+            slice_blocks=_slice_blocks(shape, tile, target),
             row_blocks=blocks,
             shares=request.shares,
             left=left,
             right=right,
             factor_type=request.factor_type(left.type, right.type),
-            subgroups=reduces_in_subgroups(target, target.local_size),
+            subgroups=reduces_in_subgroups(target, tile.sharers),
             scale_block=0 if stored is None else stored.scale_block(shape.depth),
             together=1 if stored is None else stored.together,
         ),
         (*factors, *scales, bias_argument(request, g.slices * LANES)) if bias else factors,
-        tiles=shape.matrices * blocks * shape.slices,
+        tiles=shape.matrices * blocks * _slice_blocks(shape, tile, target),
         local_size=target.local_size,
-        workspace=split_workspace(target, target.local_size, 1),
+        workspace=split_workspace(target, tile.sharers, 1),
         macs=g.pixels * g.channels * shape.depth,
     )
