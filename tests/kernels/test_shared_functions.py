@@ -71,6 +71,23 @@ def test_what_is_no_number_or_has_to_be_a_constant_is_the_same_in_all_that_share
     assert [shared(*pair) for pair in pairs] == [("", [])] * len(pairs)
 
 
+def test_functions_that_may_divide_for_each_element_know_their_divisors_and_small_numbers() -> None:
+    def in_common(*bodies: str) -> bool:
+        read = [read_body(body, divides_rarely=False) for body in bodies]
+        return share({str(i): (POINTERS, body) for i, body in enumerate(read)}) != ("", {})
+
+    assert in_common("x = 304 + 4 * tile % 19;", "x = 152 + 4 * tile % 19;")
+    assert in_common("x *= 1.5f;", "x *= 12.5f;")
+    for pair in (
+        ("tile / 19", "tile / 38"),
+        ("tile % 19", "tile % 38"),
+        ("tile * 4", "tile * 19"),
+        ("tile + 0", "tile + 76"),
+    ):
+        assert not in_common(*(f"x = {expression};" for expression in pair)), pair
+    assert not in_common("x %= 19;", "x %= 38;")
+
+
 def layers(net: Net, family: Literal["cpu", "gpu"]) -> Plan:
     """Convolutions of one kind in several sizes, with columns left over, and windows past the border."""
     x = net.input(net.normal((1, 11, 13, 8)))

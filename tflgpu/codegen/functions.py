@@ -13,12 +13,17 @@ from dataclasses import dataclass
 from tflgpu.codegen.environment import AWAIT_INPUTS
 from tflgpu.target import ElementType
 
-# Whole numbers that fit an int, and decimal ones that are floats. What has to be a constant comes first: directives,
-# strings, indices and sizes of arrays, attributes, labels.
-_NUMBER = re.compile(
-    r"#[^\n]*|\"[^\"\n]*\"|\[[^]\n]*\]|__attribute__\s*\(\([^\n]*?\)\)|case [^:\n]*:"
-    r"|(?<![\w.])(?<!e[-+])(?P<number>0|[1-9]\d{0,8}|\d+\.\d+(?:e[-+]?\d+)?f|\d+e[-+]?\d+f)(?![\w.])"
-)
+# What has to be a constant: directives, strings, indices and sizes of arrays, attributes, labels.
+_CONSTANT = r"#[^\n]*|\"[^\"\n]*\"|\[[^]\n]*\]|__attribute__\s*\(\([^\n]*?\)\)|case [^:\n]*:"
+
+# What code may be slower without: divisors, and numbers by which compilers know neighbours, powers of two, and zeros.
+_TELLING = r"[/%]=?\s*\d+(?![\w.])|(?<![\w.])(?:\d|1[0-6])(?![\w.])"
+
+# Whole numbers that fit an int, and decimal ones that are floats.
+_VARIABLE = r"(?<![\w.])(?<!e[-+])(?P<number>0|[1-9]\d{0,8}|\d+\.\d+(?:e[-+]?\d+)?f|\d+e[-+]?\d+f)(?![\w.])"
+
+_NUMBER = re.compile(f"{_CONSTANT}|{_VARIABLE}")
+_NUMBER_THAT_TELLS_LITTLE = re.compile(f"{_CONSTANT}|{_TELLING}|{_VARIABLE}")
 
 
 @dataclass(frozen=True)
@@ -46,10 +51,13 @@ class Body:
         return "".join((self.pieces[0], *between))
 
 
-def read_body(text: str) -> Body:
-    """The structure of rendered statements."""
+def read_body(text: str, *, divides_rarely: bool = True) -> Body:
+    """The structure of rendered statements.
+
+    divides_rarely: whether divisors and small numbers may become variables, too.
+    """
     pieces, numbers, are_turns, end = list[str](), list[str](), list[bool](), 0
-    for match in _NUMBER.finditer(text):
+    for match in (_NUMBER if divides_rarely else _NUMBER_THAT_TELLS_LITTLE).finditer(text):
         if match["number"]:
             pieces.append(text[end : match.start()])
             numbers.append(match["number"])

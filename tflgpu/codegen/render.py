@@ -100,11 +100,11 @@ def _grid_prelude(grids: frozenset[Grid]) -> str:
 
 
 def _is_shareable(kernel: Kernel, target: Target) -> bool:
-    """Whether its function may take sizes as arguments.
+    """Whether its function may take numbers as arguments.
 
     Only a persistent kernel's functions do so on GPUs: :func:`tflgpu.codegen.shared_functions.variants`.
     """
-    return target.family == "cpu" and _divides_rarely(kernel) and kernel.local_size == 1
+    return target.family == "cpu" and kernel.local_size == 1
 
 
 def _divides_rarely(kernel: Kernel) -> bool:
@@ -169,7 +169,7 @@ def _function(planned: PlannedKernel, target: Target) -> Function:
     function = Function(
         PLACEHOLDER,
         tuple(map(_pointer, planned.arguments)),
-        read_body(_render_body(planned, target)),
+        read_body(_render_body(planned, target), divides_rarely=_divides_rarely(kernel)),
         kernel.workspace,
         kernel.local_size,
         fills_vectors=kernel.fills_vectors or _is_shareable(kernel, target),

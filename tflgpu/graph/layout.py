@@ -8,7 +8,7 @@ slice are zero. A missing H or W is 1; axes before H fold into B. Offsets count 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
@@ -95,6 +95,12 @@ class Geometry:
         return (self.plane == 1 and (self.batch == 1 or self.channels % LANES == 0)) or (self.channels == LANES)
 
 
+@lru_cache(maxsize=4096)
+def geometry_of(shape: Shape) -> Geometry:
+    """The storage of a shape, the same object each time: deep models ask for few shapes, and often."""
+    return Geometry(shape)
+
+
 def without_units(axes: Shape) -> Shape:
     """Axes without those of size 1 before the first larger one."""
     return next((axes[i:] for i, size in enumerate(axes) if size > 1), ())
@@ -102,7 +108,7 @@ def without_units(axes: Shape) -> Shape:
 
 def keeps_bytes(old: Shape, new: Shape) -> bool:
     """Whether a reshape leaves every element where it is in PHWC4."""
-    a, b = Geometry(old), Geometry(new)
+    a, b = geometry_of(old), geometry_of(new)
     same_planes = (a.batch, a.plane, a.channels) == (b.batch, b.plane, b.channels)
     same_pixels = a.channels == b.channels <= LANES
     return same_planes or same_pixels or (a.is_linear and b.is_linear)

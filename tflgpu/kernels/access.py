@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tflgpu.graph.ir import extends_to
-from tflgpu.graph.layout import LANES, Geometry, Shape
+from tflgpu.graph.layout import LANES, Geometry, Shape, geometry_of
 from tflgpu.kernels.kernel import Argument, Elements, Grid
 from tflgpu.ops.movement.strided import Factor, Strided
 from tflgpu.target import ElementType
@@ -36,7 +36,7 @@ class Coordinate:
 
 def coordinates(shape: Shape) -> tuple[Coordinate, ...]:
     """The coordinate of every logical axis of an output of ``shape``."""
-    g = Geometry(shape)
+    g = geometry_of(shape)
     leading = tuple(Coordinate("b", prod(g.batch_axes[i + 1 :]), extent) for i, extent in enumerate(g.batch_axes))
     spatial = (Coordinate("y"), Coordinate("x"))[max(0, 4 - len(shape)) :] if len(shape) >= 3 else ()
     return leading + spatial + ((Coordinate("c"),) if shape else ())
@@ -126,7 +126,7 @@ def access(
     elements: its storage or its argument. fixed: the axes along which the operand does not follow the output. By
     default those of size 1, as in numpy's broadcasting; a reduction names the reduced ones, a concatenation none.
     """
-    source, target = Geometry(shape), Geometry(output)
+    source, target = geometry_of(shape), geometry_of(output)
     rank = len(output)
     padded = (1,) * (rank - len(shape)) + shape
     own = (0,) * (rank - len(shape)) + source.axis_strides

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from tflgpu.graph.ir import Array, Graph, Node, TensorId
-from tflgpu.graph.layout import Geometry, pack
+from tflgpu.graph.layout import Geometry, geometry_of, pack
 from tflgpu.kernels.access import Access, access, moved_access
 from tflgpu.kernels.candidates import AnyTile, AnyWork, Candidate, TileConfig
 from tflgpu.kernels.kernel import Argument, Storage
@@ -127,7 +127,7 @@ class Request:
 
     def shape(self, index: int) -> Geometry:
         """The geometry of input ``index``, constant or not."""
-        return Geometry(self.graph[self.node.inputs[index]].shape)
+        return geometry_of(self.graph[self.node.inputs[index]].shape)
 
     def operand(self, name: str, index: int) -> Argument:
         """The argument for input ``index``, an activation or a constant in PHWC4.

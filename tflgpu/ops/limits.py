@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from tflgpu.graph.ir import Tensor
-from tflgpu.graph.layout import LANES, Geometry, Shape
+from tflgpu.graph.layout import LANES, Shape, geometry_of
 from tflgpu.ops.declaration import Site
 
 GREATEST_INT = 2**31 - 1
@@ -22,7 +22,7 @@ BLOCK_MARGIN = 16
 
 def storage_reasons(what: str, shape: Shape) -> Iterator[str]:
     """The obstacle that ``what`` of ``shape`` has more elements in memory than kernels can count."""
-    elements = Geometry(shape).elements + 4 * LANES  # with room for a 16-lane access at the last vec4
+    elements = geometry_of(shape).elements + 4 * LANES  # with room for a 16-lane access at the last vec4
     if elements > GREATEST_INT:
         yield f"its {what} of shape {list(shape)} has {elements} elements in memory; kernels count to {GREATEST_INT}"
 
@@ -36,7 +36,7 @@ def made_reasons(elements: int) -> Iterator[str]:
 def growth_reasons(site: Site, tensors: Sequence[Tensor]) -> Iterator[str]:
     """The obstacle that an operator makes much of little: a file of a few bytes must not take all memory."""
     given = sum(t.size for t in site.inputs if t is not None)
-    largest = max((Geometry(t.shape).elements for t in tensors if not t.is_constant), default=0)
+    largest = max((geometry_of(t.shape).elements for t in tensors if not t.is_constant), default=0)
     if largest > GREATEST_GROWTH * given:
         yield from made_reasons(largest)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf, prod
 
 from tflgpu.graph.ir import Graph, TensorId
-from tflgpu.graph.layout import LANES, Geometry, Shape
+from tflgpu.graph.layout import LANES, Shape, geometry_of
 
 MATRIX, IMAGE = "matrix", "image"
 
@@ -63,14 +63,13 @@ def nodes_of_rows(
 
 def is_row_major(shape: Shape) -> bool:
     """Whether the elements of a tensor's rows lie side by side."""
-    return Geometry(shape).plane == 1
+    return geometry_of(shape).plane == 1
 
 
 def _place(graph: Graph, tensor: TensorId | None, shape: Shape) -> str:
     """What a tensor is whose shape nothing can choose. The host has the rows of inputs side by side."""
-    return (
-        MATRIX if is_row_major(shape) or (tensor in graph.inputs and Geometry(shape).channels % LANES == 0) else IMAGE
-    )
+    has_whole_slices = geometry_of(shape).channels % LANES == 0
+    return MATRIX if is_row_major(shape) or (tensor in graph.inputs and has_whole_slices) else IMAGE
 
 
 class _Network:

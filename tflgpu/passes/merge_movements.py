@@ -15,7 +15,7 @@ from math import prod
 from types import MappingProxyType
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId, remove_dead
-from tflgpu.graph.layout import Geometry, Shape, keeps_bytes, without_units
+from tflgpu.graph.layout import Shape, geometry_of, keeps_bytes, without_units
 from tflgpu.kernels.fusing import is_pointwise, kernel_inputs
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import POINTWISE
@@ -147,11 +147,11 @@ class _Merging:
     def _stays_in_hosts_order(self, source: TensorId, tensor: TensorId) -> bool:
         """Whether a reshape leaves the bytes in place because the host's order is that of the other shape."""
         if source in self._graph.inputs:
-            return Geometry(self._tensors[tensor].shape).is_linear and tensor not in self._graph.wanted
+            return geometry_of(self._tensors[tensor].shape).is_linear and tensor not in self._graph.wanted
         # An output that is one twice is copied, and a state's value is not stored where an output is.
         is_last = self._graph.outputs.count(tensor) == 1 and tensor not in self._graph.consumers
         is_free = source not in self._graph.given | self._graph.wanted
-        return is_last and is_free and Geometry(self._tensors[source].shape).is_linear
+        return is_last and is_free and geometry_of(self._tensors[source].shape).is_linear
 
     def _row_operands(self, node: Node) -> set[int]:
         """Positions of the inputs whose rows become rows of the result; none if a node has to compute in its shape."""
@@ -334,7 +334,7 @@ class _Merging:
 
 def _planes(shape: Shape) -> tuple[int, int]:
     """How many images there are, and pixels of each. With the same channels it says where each element lies."""
-    return Geometry(shape).batch, Geometry(shape).plane
+    return geometry_of(shape).batch, geometry_of(shape).plane
 
 
 def _folds(node: Node) -> bool:

@@ -43,7 +43,7 @@ def _row_kernel(request: Request, operations: int, parameters: ItemParameters) -
     quads, rest = divmod(g.plane, LANES)
     items = g.batch * (quads + rest)
     cost = operations * g.pixels * g.channels // items
-    return replace(item_kernel(request, parameters, arguments, cost, items=items), fills_vectors=True)
+    return replace(item_kernel(request, parameters, arguments, cost, items=items), fills_vectors=True, takes_sizes=True)
 
 
 @CPU.lowering("softmax", reads_grids=True)
