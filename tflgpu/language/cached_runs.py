@@ -8,7 +8,6 @@ from math import prod
 from typing import Any, Protocol
 
 import numpy as np
-import pyopencl as cl
 from numpy.typing import NDArray
 
 import tflgpu
@@ -114,7 +113,7 @@ class SessionRuns:
         if kind not in self._samplers:
             self._samplers[kind] = self._sampler(sampling, scores, token)
         sampler = self._samplers[kind]
-        return None if sampler is None else DeviceChain(self._session, sampler, token)
+        return None if sampler is None else DeviceChain(self._session, sampler, self._model, token.name)
 
     def _sampler(self, sampling: Sampling, scores: TensorInfo, token: TensorInfo) -> tflgpu.CompiledModel | None:
         """On the queue of the model; None if the device cannot run it, or nothing may be compiled."""
@@ -146,12 +145,13 @@ class SessionRuns:
 class DeviceChain:
     """Scores and token stay on the device between the model and the sampler, which are on one queue."""
 
-    def __init__(self, session: tflgpu.ModelSession, sampler: tflgpu.CompiledModel, token: TensorInfo) -> None:
-        """token: the input that is the token."""
-        self._session, self._sampler, self._token = session, sampler, token.name
-        (scores,) = (info for info in sampler.inputs if info.name == GIVEN_SCORES)
+    def __init__(
+        self, session: tflgpu.ModelSession, sampler: tflgpu.CompiledModel, model: tflgpu.CompiledModel, token: str
+    ) -> None:
+        """token: the input of the model that is the token."""
+        self._session, self._sampler, self._token = session, sampler, token
         self._draws = any(info.name == DRAW for info in sampler.inputs)
-        self._scores, self._next = (_buffer(sampler, info) for info in (scores, token))
+        self._scores, self._next = sampler.device_buffer(GIVEN_SCORES), model.device_buffer(token)
 
     def enqueue(self, inputs: Mapping[str, NDArray[Any]], draw: float) -> ChosenToken:
         """Start a step. It reads the token of the last one, unless it is among the inputs."""
@@ -170,11 +170,6 @@ class _ChosenOnDevice:
         outputs = self._submission.wait()
         check_scores(float(outputs[TOTAL][0]))
         return int(outputs[CHOSEN][0])
-
-
-def _buffer(model: tflgpu.CompiledModel, info: TensorInfo) -> cl.Buffer:
-    size = prod(info.shape) * np.dtype(info.dtype).itemsize
-    return cl.Buffer(model.queue.context, cl.mem_flags.READ_WRITE, size)
 
 
 def _is_plain(info: TensorInfo, dtype: str) -> bool:

@@ -8,15 +8,18 @@ from math import isqrt
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tflgpu.graph.layout import LANES, Shape
 from tflgpu.language.sampling import Sampling
 from tflgpu.model.writer import ModelBuilder
+
+Shape = tuple[int, ...]
 
 # Names of its inputs and outputs. NEXT and CHOSEN are the same token, TOTAL is the sum of all scores.
 SCORES, DRAW, NEXT, CHOSEN, TOTAL = "scores", "draw", "next", "chosen", "total"
 
 # The sums of a row may be off by this part of the last one. A threshold that is less than it by more lies in the row.
 _ROUNDING = 2.0**-20
+
+_ALIGNED = 4  # tokens of a row are a multiple of it
 
 
 def sampler_model(sampling: Sampling, scores: Shape, token: Shape) -> bytes:
@@ -116,7 +119,7 @@ def _drawn_of_largest(net: _Network, row: _Tensor, draw: _Tensor, scale: float, 
 def _drawn(net: _Network, row: _Tensor, draw: _Tensor, scale: float) -> _Tensor:
     """One of all tokens. They are in rows: a row is found by the sums of rows, then a token of it."""
     count = row.shape[-1]
-    length = -(-(isqrt(count - 1) + 1) // LANES) * LANES
+    length = -(-(isqrt(count - 1) + 1) // _ALIGNED) * _ALIGNED
     rows = -(-count // length)
     largest = net.op("REDUCE_MAX", [row, net.integers([1])], (1, 1), keep_dims=True)
     weights = net.weights(row, largest, scale)
