@@ -75,9 +75,10 @@ def stored_integers(request: Request) -> StoredIntegers | None:
 
 def integers_of(weights: Tensor, out: int) -> StoredIntegers | None:
     """A constant of ``out`` rows, as :func:`stored_integers`."""
-    if weights.data is None or weights.scale is None:
+    elements, scale = weights.data if weights.scale is not None else None, weights.scale
+    if elements is None or scale is None:
         return None
-    data, scale = weights.data.reshape(out, -1), weights.scale
+    data = elements.reshape(out, -1)
     if scale.size == 1 or (scale.size == out and scale.shape[0] == out):
         scales, block = np.broadcast_to(scale.reshape(-1, 1), (out, 1)), data.shape[1]
     elif scale.size == data.size:
