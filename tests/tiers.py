@@ -48,6 +48,7 @@ WITHOUT_DEVICE = (
     "tests/frontend/test_limits.py",
     "tests/frontend/test_runtime_bounds.py",
     "tests/frontend/test_state_lowering.py",
+    "tests/graph/test_deferred.py",
     "tests/graph/test_gather_rows.py",
     "tests/graph/test_layout.py",
     "tests/graph/test_merge_movements.py",

@@ -25,7 +25,7 @@ from tflgpu.report.profile import Profile
 from tflgpu.report.report import Report
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.bindings import Bind, chosen_pairs
-from tflgpu.runtime.device_memory import Queue
+from tflgpu.runtime.device_memory import Buffer, Queue
 from tflgpu.runtime.input_check import Given, Inputs, Outputs
 from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.kernel_times import kernel_times
@@ -310,6 +310,21 @@ class CompiledModel:
             ValueError: There is no such input.
         """
         return self._runner.pinned_array(name)
+
+    def device_buffer(self, name: str) -> Buffer:
+        """A buffer of pyopencl for an input, in which another model on this queue may leave an output.
+
+        Args:
+            name: Of an input.
+
+        Returns:
+            A new buffer of the bytes of the shape that the model was compiled for.
+
+        Raises:
+            ValueError: There is no such input.
+            DeviceError: Memory runs out.
+        """
+        return self._runner.device_buffer(name)
 
     @property
     def signatures(self) -> Mapping[str, CompiledModel]:

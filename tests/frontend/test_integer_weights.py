@@ -10,11 +10,15 @@ import pytest
 import tflgpu
 from tests.support.integer_weights import Weights, constant, draw, finished, layer
 from tests.support.models import Builder
-from tests.support.planning import obstacles_of
+from tests.support.planning import obstacles_of, plan_of
+from tests.support.targets import CPU, H200
+from tflgpu.codegen.link import link
 from tflgpu.fallback.schema_objects import packed, unpacked
 from tflgpu.model.constants.packed_integers import unpacked_nibbles
 from tflgpu.model.quantization import dequantized
 from tflgpu.model.reader import read_model
+from tflgpu.options import KernelFamily
+from tflgpu.target import Target
 
 pytest.importorskip("ai_edge_litert")
 
@@ -82,10 +86,38 @@ def lookup_model(weights: Weights, code: str) -> bytes:
 
 
 @pytest.mark.parametrize("code", ["EMBEDDING_LOOKUP", "GATHER"])
-@pytest.mark.parametrize(("bits", "block"), [(8, 0), (4, 0), (4, 32)])
-def test_rows_of_tables(code: str, bits: int, block: int, device_name: str) -> None:
-    weights, ids = draw(np.random.default_rng(5), (50, 96), bits, block), np.array([49, 0, 7, 7], np.int32)
-    options = tflgpu.Options(device=device_name, precision="fp32", cache="off", fallback="forbid")
+@pytest.mark.parametrize(("bits", "block", "width"), [(8, 0, 90), (4, 0, 97), (4, 32, 96)])
+@pytest.mark.parametrize("kernels", ["auto", "gpu"])
+def test_rows_of_tables(code: str, bits: int, block: int, width: int, kernels: KernelFamily, device_name: str) -> None:
+    weights, ids = draw(np.random.default_rng(5), (50, width), bits, block), np.array([49, 0, 7, 7], np.int32)
+    execution = tflgpu.Execution(kernels=kernels)
+    options = tflgpu.Options(device=device_name, precision="fp32", cache="off", fallback="forbid", execution=execution)
     with tflgpu.compile(lookup_model(weights, code), options) as compiled:
         (found,) = compiled.run([ids]).values()
+        assert "convert_float4(" in compiled.source
     np.testing.assert_array_equal(found, weights.values[ids].astype(np.float32))
+
+
+def head_model(weights: Weights) -> bytes:
+    """Rows of a table, and a fully connected layer whose weights are the same."""
+    builder = Builder()
+    table, ids = constant(builder, weights), builder.input((1,), "int32")
+    rows, width = weights.integers.shape
+    found = builder.add("EMBEDDING_LOOKUP", [ids, table], (1, width))
+    bias = builder.constant(np.zeros(rows, np.float32))
+    head = builder.add("FULLY_CONNECTED", [builder.add("NEG", [found]), table, bias], (1, rows))
+    return finished(builder, [head], {table: weights})
+
+
+@pytest.mark.parametrize("target", [H200, CPU])
+@pytest.mark.parametrize("bits", [8, 4])
+def test_a_table_that_is_the_last_layer_is_there_once(
+    bits: int, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Target, "caches_hold", lambda *_: False)
+    weights = draw(np.random.default_rng(5), (200, 96), bits)
+    plan = plan_of(head_model(weights), target)
+    executable = link(plan, ["f"] * len(plan.kernels))
+    stored = sum(buffer.bytes for buffer in executable.buffers if buffer.data is not None)
+    table = weights.integers.size * bits // 8
+    assert table <= stored < 1.6 * table

@@ -51,6 +51,9 @@ class Known:
         scores[0, 0, known_token(self.cache[: begin + 1].tolist())] = 1
         return {"logits": scores}
 
+    def chain(self, _: Sampling) -> None:
+        """There is none: the host chooses."""
+
     def reset(self) -> None:
         self.cache[:] = -1
 
@@ -73,7 +76,7 @@ def decoder(sizes: tuple[int, ...] = (8, 32), *, mask: bool = False) -> tuple[To
     def step(name: str, size: int) -> Step:
         return Step(name, size, "tokens", "input_pos", "mask" if mask else None, "float32", ("kv_cache_k_0",))
 
-    steps = LanguageSteps(step("decode", 1), tuple(step(f"prefill_{n}", n) for n in sizes), CACHE, VOCABULARY)
+    steps = LanguageSteps(step("decode", 1), tuple(step(f"prefill_{n}", n) for n in sizes), CACHE, VOCABULARY, True)
     runs = Known(mask)
     return TokenDecoder(steps, runs), runs
 
@@ -187,19 +190,19 @@ def test_a_model_file_needs_a_tokenizer(tmp_path: Path) -> None:
 def test_drawn_tokens_have_the_probabilities_of_their_scores() -> None:
     scores = np.log(np.array([0.1, 0.4, 0.2, 0.3], np.float32))
     sampler = Sampler(Sampling(temperature=1.0, seed=0))
-    drawn = np.bincount([sampler.choose(scores) for _ in range(4000)], minlength=4) / 4000
+    drawn = np.bincount([sampler.choose(scores, place) for place in range(4000)], minlength=4) / 4000
     assert np.abs(drawn - [0.1, 0.4, 0.2, 0.3]).max() < 0.03
     sampler = Sampler(Sampling(temperature=0.5, top_k=2, seed=0))
-    drawn = np.bincount([sampler.choose(scores) for _ in range(4000)], minlength=4) / 4000
+    drawn = np.bincount([sampler.choose(scores, place) for place in range(4000)], minlength=4) / 4000
     assert np.abs(drawn - [0, 16 / 25, 0, 9 / 25]).max() < 0.03
 
 
 def test_a_seed_repeats_what_is_drawn() -> None:
     scores = np.random.default_rng(1).standard_normal(50)
     one, two, other = (Sampler(Sampling(temperature=1.0, seed=seed)) for seed in (3, 3, 4))
-    drawn = [[sampler.choose(scores) for _ in range(20)] for sampler in (one, two, other)]
+    drawn = [[sampler.choose(scores, place) for place in range(20)] for sampler in (one, two, other)]
     assert drawn[0] == drawn[1] != drawn[2]
-    assert Sampler(Sampling()).choose(scores) == scores.argmax()
+    assert Sampler(Sampling()).choose(scores, 0) == scores.argmax()
 
 
 def test_sampling_that_cannot_be() -> None:
@@ -211,4 +214,4 @@ def test_sampling_that_cannot_be() -> None:
     with pytest.raises(ValueError, match="top_k is 0"):
         Sampling(temperature=1.0, top_k=0)
     with pytest.raises(tflgpu.DeviceError, match="no numbers"):
-        Sampler(Sampling()).choose(np.array([0, np.nan]))
+        Sampler(Sampling()).choose(np.array([0, np.nan]), 0)

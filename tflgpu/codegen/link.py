@@ -189,10 +189,11 @@ class _Memory:
         return storage.bytes
 
     def _place_constants(self, shared: Sequence[SharedConstants]) -> dict[int, tuple[int, int]]:
-        """The place of every distinct constant, by the identity of its array."""
+        """The place of every constant, by the identity of its array. Large ones that are equal have one place."""
         arguments: dict[int, list[Argument]] = {}
         for argument in (a for kernel in self.plan.kernels for a in kernel.arguments if a.data is not None):
             arguments.setdefault(id(argument.data), []).append(argument)
+        _join_equal(arguments)
         places = self._place_shared(arguments, shared) if shared else {}
         distinct = [each for data, each in arguments.items() if data not in places]
         most = self.plan.target.limits.allocation_bytes
@@ -226,6 +227,25 @@ class _Memory:
                     numbers[part] = self._new(DeviceBuffer(shared[part].bytes, shared=part))
                 places[data] = numbers[part], offset
         return places
+
+
+def _join_equal(arguments: dict[int, list[Argument]]) -> None:
+    """Let arguments of large constants that are equal hold one array. Only those of the same size and type are read."""
+    alike: dict[tuple[str, int, str], list[int]] = {}
+    for data, (argument, *_) in arguments.items():
+        if argument.bytes >= LARGE and argument.data is not None:
+            alike.setdefault((argument.type, argument.bytes, argument.data.dtype.str), []).append(data)
+    for group in alike.values():
+        found: dict[str, list[Argument]] = {}
+        for data in group if len(group) > 1 else ():
+            array = arguments[data][0].data
+            assert array is not None
+            own = arguments[data]
+            first = found.setdefault(content_hash(np.ascontiguousarray(array).data), own)
+            if first is not own and first[0].data is not None:
+                for argument in arguments.pop(data):
+                    argument.move(first[0].data)
+                    first.append(argument)
 
 
 def _shares(constants: Sequence[Sequence[Argument]], most: int) -> list[list[Sequence[Argument]]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import count
 
 import numpy as np
 
 from tflgpu.frontend.variables import Variables
+from tflgpu.graph.deferred import Deferred
 from tflgpu.graph.ir import Array, EpilogueOp, Node, Tensor
 from tflgpu.model.model import FileTensor, Operator, Subgraph
 from tflgpu.model.quantization import dequantized, grid_of, has_grid, is_quantized, scale_of, view_dtype
@@ -16,6 +18,8 @@ from tflgpu.ops import Check, Emitter, Site
 from tflgpu.ops.arithmetic.reduction import reduce_node
 from tflgpu.ops.declaration import Checks
 from tflgpu.ops.evaluate import value_of
+
+DEFERRED = 1 << 14  # elements of a quantized constant from which on its numbers are computed where they are read
 
 
 class GraphBuilder:
@@ -43,10 +47,13 @@ class GraphBuilder:
 
     def tensor(self, tensor: FileTensor) -> Tensor:
         """A new tensor of the graph in the float view: quantized constants as the numbers they stand for."""
-        data, scale = tensor.data, None
-        if data is not None and is_quantized(tensor):
-            data, scale = dequantized(tensor), scale_of(tensor)
-        elif data is not None and data.shape != tensor.shape:
+        data: Array | Deferred | None = tensor.data
+        scale = None
+        if tensor.data is not None and is_quantized(tensor):
+            scale = scale_of(tensor)
+            is_large = tensor.size >= DEFERRED
+            data = Deferred(partial(dequantized, tensor), 4 * tensor.size) if is_large else dequantized(tensor)
+        elif tensor.data is not None and tensor.data.shape != tensor.shape:
             data = None  # strings and packed numbers: nothing here can read them
         precise = has_grid(tensor) and grid_of(tensor).outgrows_half
         return Tensor(next(self.ids), tensor.name, tensor.shape, view_dtype(tensor), data, precise, scale)
@@ -76,7 +83,7 @@ class GraphBuilder:
 
         precise: whether all of its tensors are kept in float.
         """
-        self.tensors |= {t.id: replace(t, precise=precise or t.precise) for t in emitter.tensors}
+        self.tensors |= {t.id: t.changed(precise=precise or t.precise) for t in emitter.tensors}
         self._keep(emitter.kept)
         for node in emitter.nodes:
             output = self.tensors[node.output]
@@ -95,7 +102,7 @@ class GraphBuilder:
         for node in reversed(self.nodes if kept else []):
             if node.output in kept and not node.epilogue and node.kind in ("gather", "rearrange", "reshape", "strided"):
                 kept.add(node.inputs[0])
-        self.tensors |= {i: replace(self.tensors[i], precise=True) for i in kept}
+        self.tensors |= {i: self.tensors[i].changed(precise=True) for i in kept}
 
     def add_checks(self, operator: Operator, checks: Checks, site: Site) -> None:
         """Add what finds faults in the numbers that an operator reads."""

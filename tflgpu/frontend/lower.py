@@ -202,7 +202,7 @@ class _Lowering:
         dynamic = dynamic_weights(self.subgraph) if self.rounds else frozenset[int]()
         for tensor in self.subgraph.tensors:
             if tensor.data is not None:
-                self.graph.bind(tensor.index, replace(self.graph.tensor(tensor), dynamic=tensor.index in dynamic))
+                self.graph.bind(tensor.index, self.graph.tensor(tensor).changed(dynamic=tensor.index in dynamic))
 
     def _input(self, tensor: FileTensor) -> int:
         """Bind a graph input; integers that stand for numbers become these in the first node that touches them."""

@@ -8,13 +8,16 @@ appends to that list.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from tflgpu.graph.deferred import Elements, stored_elements
 from tflgpu.graph.layout import Shape
 
 Array = NDArray[Any]
@@ -38,7 +41,7 @@ class Tensor:
     name: str
     shape: Shape
     dtype: str = "float32"
-    data: Array | None = field(default=None, compare=False, repr=False)
+    data: Elements = field(default=Elements(), compare=False, repr=False)
     precise: bool = False
     scale: Array | None = field(default=None, compare=False, repr=False)
     factor: float = 1.0
@@ -48,7 +51,20 @@ class Tensor:
     @property
     def is_constant(self) -> bool:
         """Whether its elements are known when the model is compiled."""
-        return self.data is not None
+        return stored_elements(self) is not None
+
+    @property
+    def constant_bytes(self) -> int:
+        """The bytes of a constant, else 0."""
+        stored = stored_elements(self)
+        return 0 if stored is None else stored.nbytes
+
+    def changed(self, *, precise: bool | None = None, dynamic: bool | None = None) -> Tensor:
+        """This tensor with other marks. Unlike ``replace`` it does not compute the elements."""
+        tensor = copy(self)
+        object.__setattr__(tensor, "precise", self.precise if precise is None else precise)
+        object.__setattr__(tensor, "dynamic", self.dynamic if dynamic is None else dynamic)
+        return tensor
 
     @property
     def size(self) -> int:
@@ -180,7 +196,7 @@ class Graph:
     @cached_property
     def constant_bytes(self) -> int:
         """The bytes of all constants."""
-        return sum(t.data.nbytes for t in self.tensors.values() if t.data is not None)
+        return sum(t.constant_bytes for t in self.tensors.values())
 
     @cached_property
     def producer(self) -> Mapping[TensorId, Node]:
@@ -263,9 +279,10 @@ def _broken_rules(graph: Graph, states_are_alone: bool) -> Iterator[str]:
         yield "an input or a state's value is a constant"
     defined = {*graph.given, *constants}
     for tensor in graph.tensors.values():
-        if tensor.data is not None and tensor.data.shape != tensor.shape:
+        stored = stored_elements(tensor)
+        if isinstance(stored, np.ndarray) and stored.shape != tensor.shape:
             yield f"constant {tensor} has data of another shape"
-        if tensor.scale is not None and tensor.data is None:
+        if tensor.scale is not None and not tensor.is_constant:
             yield f"{tensor} has a scale, but is no constant"
         if tensor.scale is not None and not broadcasts_to(tensor.scale.shape, tensor.shape):
             yield f"the scale of {tensor} does not broadcast to it"

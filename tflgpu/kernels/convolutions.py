@@ -71,7 +71,7 @@ def is_vector_product(request: Request) -> bool:
     attributes, src, dst = request.node.attributes, request.input(0), request.output
     if not isinstance(attributes, Convolution):
         return False
-    pointwise = attributes.window.is_pointwise and attributes.groups == 1 and request.value(1) is not None
+    pointwise = attributes.window.is_pointwise and attributes.groups == 1 and request.is_constant(1)
     return pointwise and src.geometry.plane == dst.geometry.plane == 1 and not src.linear
 
 

@@ -49,7 +49,7 @@ def epilogue_without_inputs(graph: Graph, node: Node, *, reads_padding: bool = T
             return None
         values = tuple(o for o in op.operands if isinstance(o, Value))
         numbers = [graph[node.inputs[o.index]] for o in op.operands if isinstance(o, Input)]
-        if op.operands[: len(values)] != values or any(n.size != 1 or n.data is None for n in numbers):
+        if op.operands[: len(values)] != values or any(n.size != 1 or not n.is_constant for n in numbers):
             return None
         constants = tuple(float(n.data.item()) for n in numbers if n.data is not None)
         epilogue.append(EpilogueOp(op.function, values, constants + op.parameters))

@@ -100,6 +100,10 @@ class Request:
         """The value of input ``index`` if it is a constant."""
         return self.graph[self.node.inputs[index]].data
 
+    def is_constant(self, index: int) -> bool:
+        """Whether input ``index`` is a constant."""
+        return self.graph[self.node.inputs[index]].is_constant
+
     def constant(self, index: int) -> Array:
         """The value of input ``index``, a constant."""
         data = self.value(index)
@@ -112,7 +116,7 @@ class Request:
 
     def is_computed(self, index: int) -> bool:
         """Whether the node has a kernel input ``index`` that is no constant."""
-        return self._reads(index) and self.value(index) is None
+        return self._reads(index) and not self.is_constant(index)
 
     def _reads(self, index: int) -> bool:
         """Whether the node has an input ``index`` that its epilogue does not read."""

@@ -7,12 +7,15 @@ from math import gcd
 
 import numpy as np
 
-from tflgpu.graph.ir import Array
+from tflgpu.graph.ir import Array, Tensor
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.kernel import Argument
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import output_channel_axis
+from tflgpu.target import Target
+
+CPU_BLOCK = 16  # outputs of a vector
 
 ROWS_AT_ONCE = 1 << 20  # elements, about, that are divided by their scales together
 
@@ -55,15 +58,27 @@ class StoredIntegers:
         return Argument("scales", "float", None, padded)
 
 
+def packed_block(target: Target) -> int:
+    """How many outputs have their weights side by side in the layout that kernels of one row read."""
+    return CPU_BLOCK if target.family == "cpu" else LANES
+
+
 def stored_integers(request: Request) -> StoredIntegers | None:
     """The weights of a fully connected layer, or of a convolution that is one, if they are whole multiples of scales.
 
     None if they need more than 8 bits, or if blocks of the same scale are no whole slices.
     """
-    weights, out = request.graph[request.node.inputs[1]], request.output.geometry.channels
-    if weights.data is None or weights.scale is None or output_channel_axis(request.node) != 0:
+    if output_channel_axis(request.node) != 0:
         return None
-    data, scale = weights.data.reshape(out, -1), weights.scale
+    return integers_of(request.graph[request.node.inputs[1]], request.output.geometry.channels)
+
+
+def integers_of(weights: Tensor, out: int) -> StoredIntegers | None:
+    """A constant of ``out`` rows, as :func:`stored_integers`."""
+    elements, scale = weights.data if weights.scale is not None else None, weights.scale
+    if elements is None or scale is None:
+        return None
+    data = elements.reshape(out, -1)
     if scale.size == 1 or (scale.size == out and scale.shape[0] == out):
         scales, block = np.broadcast_to(scale.reshape(-1, 1), (out, 1)), data.shape[1]
     elif scale.size == data.size:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from tflgpu.language.containers import LanguageFile, TokenizerData, open_language_file
 from tflgpu.language.generator import Answer, Generator, Statistics
 from tflgpu.language.language_metadata import LanguageMetadata
-from tflgpu.language.sampling import Sampling
+from tflgpu.language.sampling import Sampler, Sampling
 from tflgpu.language.token_decoder import TokenDecoder
 from tflgpu.language.tokenizer import Tokenizer
 
@@ -21,6 +21,7 @@ __all__ = [
     "Generator",
     "LanguageFile",
     "LanguageMetadata",
+    "Sampler",
     "Sampling",
     "Statistics",
     "TokenDecoder",

@@ -144,8 +144,9 @@ class Generator:
                 f"the tokenizer gives token {max(tokens)}, and the model knows {self.decoder.vocabulary}; it belongs "
                 "to another model"
             )
-        self.decoder.prepare(len(tokens) - 1)
-        return Answer(self, tokens, room, max_tokens, sampling or Sampling(), self._stops)
+        sampling = sampling or Sampling()
+        self.decoder.prepare(len(tokens) - 1, sampling)
+        return Answer(self, tokens, room, max_tokens, sampling, self._stops)
 
     def generate(
         self, prompt: str, *, max_tokens: int | None = None, sampling: Sampling | None = None, template: bool = True
@@ -243,18 +244,16 @@ class Answer(Iterator[str]):
         begin = time.perf_counter()
         decoder.read(prompt[:-1])
         self._prefill_seconds = time.perf_counter() - begin
-        token, position = prompt[-1], len(prompt) - 1
-        while self._limit is None or len(self.tokens) < self._limit:
-            if position > self._last_position:
-                self._end = "cache"
-                return
-            begin = time.perf_counter()
-            token = self._sampler.choose(decoder.step(token, position))
+        room = self._last_position - len(prompt) + 2
+        count = room if self._limit is None else min(room, self._limit)
+        following = decoder.follow(prompt[-1], len(prompt) - 1, self._sampler, count)
+        begin = time.perf_counter()
+        for token in following:
             self._decode_seconds += time.perf_counter() - begin
             self.tokens.append(token)
-            position += 1
             yield token
-        self._end = "max tokens"
+            begin = time.perf_counter()
+        self._end = "cache" if self._limit is None or room < self._limit else "max tokens"
 
 
 def _tokenizer(file: LanguageFile, given: str | PathLike[str] | Tokenizer | None) -> Tokenizer:

@@ -37,13 +37,14 @@ class LanguageSteps:
     """The signatures of a language model.
 
     decode: takes one token and gives scores. prefills: take many tokens, the smallest first. cache_size: places of the
-    cache. vocabulary: number of tokens that the model knows.
+    cache. vocabulary: number of tokens that the model knows. has_places: whether each cache has a row for each place.
     """
 
     decode: Step
     prefills: tuple[Step, ...]
     cache_size: int
     vocabulary: int
+    has_places: bool
 
 
 def language_steps(signatures: Iterable[SignatureInfo]) -> LanguageSteps:
@@ -68,10 +69,12 @@ def language_steps(signatures: Iterable[SignatureInfo]) -> LanguageSteps:
     for step in prefills:
         if set(step.caches) != set(decode.caches):
             raise ModelError(f"the signatures {step.signature!r} and {DECODE!r} have different caches")
-    cache = next(info for info in known[DECODE].inputs if info.name == decode.caches[0])
+    shapes = [info.shape for info in known[DECODE].inputs if info.name in decode.caches]
     # Caches are [batch, places, heads, size] or [batch, heads, places, size], with more places than heads.
-    cache_size = max(cache.shape[1:3], default=0)
-    return LanguageSteps(decode, tuple(sorted(prefills, key=lambda step: step.size)), cache_size, scores.shape[-1])
+    cache_size = max(shapes[0][1:3], default=0)
+    has_places = all(cache_size in shape[1:3] or cache_size in shape[-2:] for shape in shapes)
+    sizes = tuple(sorted(prefills, key=lambda step: step.size))
+    return LanguageSteps(decode, sizes, cache_size, scores.shape[-1], has_places)
 
 
 def _step(key: str, signature: SignatureInfo) -> Step:

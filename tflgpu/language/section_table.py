@@ -17,7 +17,8 @@ _VERSIONS, _HEADER_END, _HEADER_BEGIN = 8, 24, 32  # bytes from the file's begin
 
 _LARGEST_HEADER = 1 << 26  # bytes
 
-# Types of sections by their numbers.
+# Types of sections by their numbers: AnySectionDataType of LiteRT-LM's schema (litertlm_header_schema.fbs). An earlier
+# revision of it has the executor's metadata at 8.
 TYPES = (
     "none",
     "data",
@@ -27,7 +28,10 @@ TYPES = (
     "metadata",
     "tokenizers",
     "weights",
+    "embedding metadata",
     "executor metadata",
+    "speech metadata",
+    "recognition metadata",
 )
 
 _TEXT = 9  # the number of texts in the union of values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,12 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tflgpu
-from tflgpu.language.cached_runs import CachedRuns, SessionRuns
+from tflgpu.language.cached_runs import CachedRuns, ChosenToken, SessionRuns
 from tflgpu.language.language_steps import SCORES, LanguageSteps, Step, language_steps
+from tflgpu.language.sampling import Sampler, Sampling
 from tflgpu.model.reader import read_signatures
 
 # What a mask of floats has for a place that is not seen: large, and yet a number in half precision.
 _UNSEEN = -45824.0
+
+# Steps that are under way at a time: one is computed, and the next one is waiting for the device.
+AHEAD = 2
 
 
 class TokenDecoder:
@@ -38,12 +43,14 @@ class TokenDecoder:
         self.prefill_sizes = tuple(step.size for step in steps.prefills)
 
     @classmethod
-    def compile(cls, model: bytes, options: tflgpu.Options | None = None) -> TokenDecoder:
+    def compile(cls, model: bytes, options: tflgpu.Options | None = None, *, ahead: bool | None = None) -> TokenDecoder:
         """Compile a model. Its prefill signatures are compiled when a prompt first needs them.
 
         Args:
             model: The bytes of a .tflite file with the signature ``decode``, and perhaps some of ``prefill``.
             options: By default those of :class:`tflgpu.Options`; the signature is chosen here.
+            ahead: Whether :meth:`follow` lets the device choose tokens, and starts a step before the token before it is
+                known. Only where the device runs the whole model. By default not on CPUs, where it gains nothing.
 
         Returns:
             The model on its device.
@@ -56,13 +63,14 @@ class TokenDecoder:
         """
         signatures = read_signatures(model)
         steps = language_steps(signatures)
-        return cls(steps, SessionRuns(model, options or tflgpu.Options(), steps, signatures))
+        return cls(steps, SessionRuns(model, options or tflgpu.Options(), steps, signatures, ahead))
 
-    def prepare(self, count: int) -> None:
+    def prepare(self, count: int, sampling: Sampling | None = None) -> None:
         """Compile what reading ``count`` tokens takes, so that :meth:`read` does not wait for it.
 
         Args:
             count: At most :attr:`cache_size`.
+            sampling: How :meth:`follow` will choose tokens; what the device needs for that is compiled, too.
 
         Raises:
             UnsupportedError: An operator cannot run on the device.
@@ -70,6 +78,8 @@ class TokenDecoder:
         """
         for step, _, _ in self._pieces(count):
             self._runs.open(step.signature)
+        if sampling is not None:
+            self._runs.chain(sampling)
 
     def read(self, tokens: Sequence[int]) -> None:
         """Empty the cache, and fill it with the keys and values of a prompt.
@@ -99,6 +109,42 @@ class TokenDecoder:
         """
         return self._run(self._steps.decode, [token], position)[SCORES]
 
+    def follow(self, token: int, position: int, sampler: Sampler, count: int) -> Iterator[int]:
+        """Choose the tokens that come next, one after another.
+
+        Where the device chooses, a step is under way while the caller has the token of the one before it. An iterator
+        that is left drops that step: it has written the cache from ``position`` plus the number of tokens on, where
+        :meth:`step` and :meth:`follow` write anew.
+
+        Args:
+            token: The last one so far.
+            position: Its place in the text.
+            sampler: Chooses tokens; the first one is that of place 0.
+            count: How many tokens. ``position`` and they are at most :attr:`cache_size`.
+
+        Yields:
+            Tokens.
+
+        Raises:
+            DeviceError: The device fails, or scores are no numbers.
+        """
+        chain = self._runs.chain(sampler.sampling)
+        if chain is None:
+            for place in range(count):
+                token = sampler.choose(self.step(token, position + place), place)
+                yield token
+            return
+        under_way: deque[ChosenToken] = deque()
+        for place in range(count):
+            inputs = self._inputs(self._steps.decode, [token], position + place)
+            if place:
+                del inputs[self._steps.decode.tokens]
+            under_way.append(chain.enqueue(inputs, sampler.draw(place)))
+            if len(under_way) == AHEAD:
+                yield under_way.popleft().wait()
+        while under_way:
+            yield under_way.popleft().wait()
+
     def close(self) -> None:
         """Release the device's memory; reading afterwards is an error."""
         self._runs.close()
@@ -125,7 +171,10 @@ class TokenDecoder:
             begin = end
 
     def _run(self, step: Step, tokens: Sequence[int], position: int) -> dict[str, NDArray[Any]]:
-        """Run a signature. Rows without a token go on after the last one, where later tokens replace them."""
+        return self._runs.run(step.signature, self._inputs(step, tokens, position))
+
+    def _inputs(self, step: Step, tokens: Sequence[int], position: int) -> dict[str, NDArray[Any]]:
+        """Of a signature. Rows without a token go on after the last one, where later tokens replace them."""
         rows = np.zeros((1, step.size), np.int32)
         rows[0, : len(tokens)] = tokens
         positions = np.arange(position, position + step.size, dtype=np.int32)
@@ -134,4 +183,4 @@ class TokenDecoder:
             seen = np.arange(self.cache_size) <= positions[:, None]
             mask = seen if step.mask_dtype == "bool" else np.where(seen, 0, _UNSEEN).astype(step.mask_dtype)
             inputs[step.mask] = mask[None, None]
-        return self._runs.run(step.signature, inputs)
+        return inputs

@@ -1,8 +1,8 @@
 """The dequantized view of quantized models: integers are seen as the real numbers that they stand for.
 
-Constants are dequantized once. Activations are floats. Each operator's result is rounded to a value that its integer
-type can hold (fake-quantize), so that the model has the accuracy that its authors measured. Model inputs and outputs
-are converted on the device.
+Constants are dequantized where they are read. Activations are floats. Each operator's result is rounded to a value that
+its integer type can hold (fake-quantize), so that the model has the accuracy that its authors measured. Model inputs
+and outputs are converted on the device.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from tflgpu.model.constants.packed_integers import unpacked_nibbles
 from tflgpu.model.model import FileTensor, Operator, Subgraph
 
 QUANTIZED_TYPES = ("int8", "uint8", "int16")
+
+DOUBLES = 1 << 20  # elements of a constant, about, that are doubles at a time
 
 LEAST_SCALE = float(np.finfo(np.float32).tiny)
 
@@ -170,11 +172,23 @@ def dequantized(tensor: FileTensor) -> NDArray[np.float32]:
     """``scale * (q - zero_point)`` of a constant, in double."""
     assert tensor.data is not None
     data = unpacked_nibbles(tensor.data.view(np.uint8), tensor.shape) if tensor.dtype == "int4" else tensor.data
+    numbers = np.empty(tensor.shape, np.float32)
+    scale, zeros = scale_of(tensor), None
+    if tensor.quantization is not None and tensor.block_scales is None:
+        zeros = _along_axis(tensor, tensor.quantization.zero_point)
+    rows = max(1, DOUBLES * len(data) // max(1, data.size)) if data.ndim else 1
     with np.errstate(all="ignore"):  # an extreme scale gives infinities, as in any runtime
-        whole = data.astype(np.float64)
-        if tensor.quantization is not None and tensor.block_scales is None:
-            whole -= _along_axis(tensor, tensor.quantization.zero_point)
-        return (scale_of(tensor) * whole).astype(np.float32)
+        for part in (slice(first, first + rows) for first in range(0, len(data), rows)) if data.ndim else ((),):
+            whole = data[part].astype(np.float64)
+            if zeros is not None:
+                whole -= _of_rows(zeros, part)
+            numbers[part] = _of_rows(scale, part) * whole
+    return numbers
+
+
+def _of_rows(numbers: NDArray[Any], part: slice | tuple[()]) -> NDArray[Any]:
+    """Those of some rows, of an array that broadcasts to all rows."""
+    return numbers[part] if numbers.ndim and len(numbers) > 1 else numbers
 
 
 def scale_of(tensor: FileTensor) -> NDArray[Any]:

@@ -23,11 +23,11 @@ MAX_GROWTH_ELEMENTS = 1 << 20
 
 def value_of(node: Node, inputs: Sequence[Tensor], output: Tensor) -> Array | None:
     """The value of a node; None if an input is not constant, the result is too large, or the kind is another."""
-    arrays = [t.data for t in inputs if t.data is not None]
-    if not arrays or len(arrays) < len(inputs):
+    if not inputs or not all(t.is_constant for t in inputs):
         return None
     if output.size > max(MAX_GROWTH_ELEMENTS, *(t.size for t in inputs)):
         return None
+    arrays = [t.data for t in inputs if t.data is not None]
     own = arrays[: len(arrays) - len(node.epilogue_inputs)]  # what the kernel reads, ahead of the epilogue's
     match node.attributes:
         case Rearrange() as rearrange:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tflgpu.graph.ir import Graph, Node, TensorId
 from tflgpu.ops.image.convolution import output_channel_axis
 from tflgpu.ops.movement.shaping import Rearrange
@@ -24,7 +22,7 @@ def keep_given_weights(graph: Graph) -> Graph:
         if tensor in copies and readers and all(_takes_weights(n, tensor) or n.output in weights for n in readers):
             weights.add(tensor)
     precise = weights | {n.output for n in graph.nodes if not weights.isdisjoint(n.inputs)}
-    return graph.with_nodes(graph.nodes, [replace(graph[t], precise=True) for t in precise])
+    return graph.with_nodes(graph.nodes, [graph[t].changed(precise=True) for t in precise])
 
 
 def _reorders(node: Node) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import product
 from math import inf, pi, prod
 
@@ -53,7 +52,7 @@ def keep_large_sums(graph: Graph) -> Graph:
     for node in graph.nodes:
         ranges[node.output] = _range(graph, node, ranges)
     large = [t for t, ends in ranges.items() if not _fits(ends)]
-    return graph.with_nodes(graph.nodes, [replace(graph[t], precise=True) for t in large])
+    return graph.with_nodes(graph.nodes, [graph[t].changed(precise=True) for t in large])
 
 
 def _adds_up(node: Node) -> bool:

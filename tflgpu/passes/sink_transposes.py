@@ -139,7 +139,7 @@ class _Sinking:
         reader = self._graph.sole_consumer(node.output) if node.kind == "map" else None
         undone = reader is not None and _transpose_order(self._graph, reader) == _inverse(order)
         result = self._tensors[node.output]
-        computed = [self._tensors[t] for t in node.inputs if self._tensors[t].data is None]
+        computed = [self._tensors[t] for t in node.inputs if not self._tensors[t].is_constant]
         others = [t for t in computed if t.id not in self._transposed]
         return undone and len(others) == 1 and all(t.size == result.size for t in computed)
 

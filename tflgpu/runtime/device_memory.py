@@ -24,6 +24,8 @@ DeviceArray = Union[cl.Buffer, "Array"]
 
 Queue: TypeAlias = cl.CommandQueue
 
+Buffer: TypeAlias = cl.Buffer
+
 Place = tuple[cl.Buffer, int]  # and an offset in bytes
 
 # Bytes. A tensor for kernels must begin at a multiple of this, the size of the widest vectors that they read.

@@ -11,6 +11,10 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
+
+import numpy as np
+import pyopencl as cl
 
 from tflgpu.artifact.executable import Array
 from tflgpu.graph.layout import Shape
@@ -140,10 +144,22 @@ class Runner:
 
     def pinned_array(self, name: str) -> Array:
         """An array in pinned memory for an input. Raises ValueError for an unknown name."""
+        info = self._info(name)
+        with self._failures:
+            return pinned_array(self.session, info.shape, info.dtype)
+
+    def device_buffer(self, name: str) -> cl.Buffer:
+        """A buffer on the device for an input. Raises ValueError for an unknown name."""
+        info = self._info(name)
+        size = prod(info.shape) * np.dtype(info.dtype).itemsize
+        with self._failures:
+            return cl.Buffer(self.session.context, cl.mem_flags.READ_WRITE, size)
+
+    def _info(self, name: str) -> TensorInfo:
+        """Of an input. Raises ValueError for an unknown name."""
         for info in self._infos:
             if info.name == name:
-                with self._failures:
-                    return pinned_array(self.session, info.shape, info.dtype)
+                return info
         raise ValueError(f"the model has no input {name!r}; it has {[info.name for info in self._infos]}")
 
     def reset_state(self) -> None:

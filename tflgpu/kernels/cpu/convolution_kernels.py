@@ -61,7 +61,7 @@ def _is_deep_and_pointwise(request: Request) -> bool:
     if not isinstance(attributes, Convolution) or not attributes.window.is_pointwise or not _reads_slices(request):
         return False
     wide_floats = src.type != "half" and target.storage == "float" and target.limits.vector_width == VECTOR
-    constant = attributes.groups == 1 and request.value(1) is not None
+    constant = attributes.groups == 1 and request.is_constant(1)
     deep = src.channels >= DEEP and request.output.geometry.plane > VECTOR
     return wide_floats and constant and deep and _vectors_of_whole_blocks(request) > 0
 
@@ -136,7 +136,7 @@ def convolution_of_slices(request: Request) -> Kernel:
     if not slices:
         # Few slices are left over in the last block.
         slices = min(range(most, most // 2, -1), key=lambda n: -g.slices % n)
-    if request.value(1) is None:
+    if not request.is_constant(1):
         slices = RUNTIME_BLOCK // LANES
     # Each quad has its sums, its element of the image, and that once more with a channel in all lanes.
     quads = choose_quads(request, width, max(1, vectors // (slices + 2)))
@@ -157,7 +157,7 @@ def convolution(request: Request) -> Kernel:
     attributes, g = request.node.attributes, request.output.geometry
     assert isinstance(attributes, Convolution)
     narrow = request.target.limits.vector_width < VECTOR
-    single = narrow or attributes.groups > 1 or g.channels % (2 * VECTOR) or request.value(1) is None
+    single = narrow or attributes.groups > 1 or g.channels % (2 * VECTOR) or not request.is_constant(1)
     vectors = 1 if single else 2
     wanted = PIXELS_OF_NARROW_VECTORS if narrow else PIXELS[vectors]
     (pixels,) = request.choose([(n,) for n in dict.fromkeys(pixels_per_block(g.width, n) for n in wanted)])

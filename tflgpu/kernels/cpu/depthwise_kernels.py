@@ -22,7 +22,7 @@ MOST_TAPS = 256
 
 def _has_one_channel(request: Request) -> bool:
     """Whether each output channel sees the same input channel."""
-    return request.input(0).channels == 1 < request.output.channels and request.value(1) is not None
+    return request.input(0).channels == 1 < request.output.channels and request.is_constant(1)
 
 
 @CPU.lowering("depthwise", when=_has_one_channel, reads_grids=True)

@@ -89,7 +89,7 @@ class PackedBlocks:
 def is_packed(request: Request) -> bool:
     """Whether a convolution of an image in PHWC4 is to be packed: it is possible, and faster than by quads."""
     attributes, src, out = request.node.attributes, request.input(0), request.output.geometry.channels
-    if not isinstance(attributes, Convolution) or request.value(1) is None:
+    if not isinstance(attributes, Convolution) or not request.is_constant(1):
         return False
     target, halves = request.target, "half" in (src.type, request.target.storage)
     # Wide registers hold so many quads that products of neighbouring pixels are as fast by these.

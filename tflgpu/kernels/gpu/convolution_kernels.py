@@ -58,7 +58,7 @@ def _tiles(request: Request, target: Target) -> Iterator[ConvolutionTile]:
     assert isinstance(attributes, Convolution | TransposeConvolution)
     phases = phases_of(request)
     k_steps = prod(attributes.window.kernel) * src.slices
-    shapes = RUNTIME_TILES if request.value(1) is None else [tile for tile in TILES if tile[1] <= dst.slices]
+    shapes = RUNTIME_TILES if not request.is_constant(1) else [tile for tile in TILES if tile[1] <= dst.slices]
     for (pixels, slices), split_k in product(shapes, SPLIT_K):
         fits = pixels == 1 or fits_registers(target, pixels * slices)
         has_steps = split_k <= src.slices or (not phases and LEAST_STEPS * split_k <= k_steps)

@@ -126,7 +126,7 @@ def obstacle(request: Request) -> str | None:
     """Why a convolution or a fully connected layer multiplies floats; None if it need not."""
     attributes, src = request.node.attributes, request.input(0)
     stored = src.grid is not None and (not src.linear or reads_row_major(request.node, src))
-    if request.value(0) is not None or not (stored or has_dynamic_rows(request)):
+    if request.is_constant(0) or not (stored or has_dynamic_rows(request)):
         return "the input is not stored as 8-bit integers"
     if request.is_computed(2):
         return "the bias is computed by the model"

@@ -26,14 +26,15 @@ def whole_weights(request: Request) -> WholeWeights | None:
     """The weights of a convolution or a fully connected layer, if they are integers by one scale a channel."""
     weights, out = request.graph[request.node.inputs[1]], request.output.channels
     axis = output_channel_axis(request.node)
-    if weights.data is None or weights.scale is None or axis is None or weights.shape[axis] != out:
+    elements = weights.data if weights.scale is not None else None
+    if elements is None or weights.scale is None or axis is None or weights.shape[axis] != out:
         return None
     scale = np.asarray(weights.scale, np.float64)
-    along = scale.shape[axis - weights.data.ndim :][:1]
+    along = scale.shape[axis - elements.ndim :][:1]
     if scale.size not in (1, out) or scale.size != max(along, default=1) or not (scale > 0).all():
         return None
     scale = np.broadcast_to(scale.reshape(-1), (out,))
-    data = np.moveaxis(weights.data, axis, 0)
+    data = np.moveaxis(elements, axis, 0)
     data = data.reshape(out, *(data.shape[1:] if data.ndim == 4 else (1, 1, -1)))
     integers = np.rint(data / scale.reshape(-1, 1, 1, 1))
     if np.abs(integers).max(initial=0) > MOST:

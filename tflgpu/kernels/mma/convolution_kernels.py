@@ -68,7 +68,7 @@ def _operands(request: Request) -> Operands:
 
 def _are_numbers(request: Request) -> bool:
     """Whether image and weights are floats or halves, and weights are constant."""
-    return request.input(0).type in ("float", "half") and request.value(1) is not None
+    return request.input(0).type in ("float", "half") and request.is_constant(1)
 
 
 def _is_dense(request: Request) -> bool:

@@ -11,8 +11,13 @@ from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.items import ItemParameters, item_kernel
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
+from tflgpu.kernels.stored_integers import integers_of, packed_block
+from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, follow
 from tflgpu.ops.movement.shaping import AxisMap
+
+# Elements of a table from which on it is not made floats, and below which places in it are 32-bit integers.
+LEAST_PACKED, MOST_PACKED = 1 << 12, 1 << 31
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,21 @@ class SourceAxis:
     stride: int
 
 
+@dataclass(frozen=True)
+class PackedRows:
+    """A table of rows that are integers, packed as the weights of a fully connected layer.
+
+    block: rows of a block. depth: places of a row. together: integers in a byte. scale_block: neighbouring places with
+    the same scale. rows: for which there are scales.
+    """
+
+    block: int
+    depth: int
+    together: int
+    scale_block: int
+    rows: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class GatherParameters(ItemParameters, template="movement/gather"):
     """Parameters of ``templates/movement/gather.cl.j2``."""
@@ -58,6 +78,7 @@ class GatherParameters(ItemParameters, template="movement/gather"):
     bounded: bool
     whole_vec4s: bool
     source: Argument
+    packed: PackedRows | None = None
     plane: int
     dirty: bool
 
@@ -67,7 +88,15 @@ def gather_kernel(request: Request) -> Kernel:
     """A gather whose work-items each compute a vec4 of the output."""
     attributes, node, g = request.node.attributes, request.node, request.output.geometry
     assert isinstance(attributes, Gather)
-    arguments = [request.operand(f"input{i}", i) for i in range(len(node.inputs) - len(node.epilogue_inputs))]
+    whole_vec4s = _moves_vec4s(attributes, request.shape(0).shape, g.shape)
+    packed = _packed_rows(request) if whole_vec4s else None
+    arguments = [
+        request.operand(f"input{i}", i)
+        for i in range(len(node.inputs) - len(node.epilogue_inputs))
+        if i > 0 or packed is None
+    ]
+    if packed is not None:
+        arguments.insert(0, packed[1])
     source, places = request.shape(0), coordinates(g.shape)
 
     def term(t: Digit | Lookup) -> Term:
@@ -88,15 +117,37 @@ def gather_kernel(request: Request) -> Kernel:
             fill=attributes.fill or 0,
             background=background,
             bounded=attributes.fill is not None or background is not None,
-            whole_vec4s=_moves_vec4s(attributes, source.shape, g.shape),
+            whole_vec4s=whole_vec4s,
             source=arguments[0],
+            packed=None if packed is None else packed[0],
             plane=source.plane,
             dirty=True,
         ),
-        arguments,
+        arguments if packed is None else (*arguments, packed[2]),
         60,
-        value_type=arguments[0].vector,
+        value_type=arguments[0].vector if packed is None else "float",
     )
+
+
+def _packed_rows(request: Request) -> tuple[PackedRows, Argument, Argument] | None:
+    """The source with its integers and scales, if it is a large table of weights, of which rows are read whole.
+
+    They lie as a fully connected layer of one row reads them: a model whose last layer has the weights of the table has
+    them in memory once.
+    """
+    table, attributes = request.graph[request.node.inputs[0]], request.node.attributes
+    assert isinstance(attributes, Gather)
+    is_bounded = attributes.fill is not None or attributes.background is not None
+    if len(table.shape) != 2 or table.scale is None or not LEAST_PACKED <= table.size < MOST_PACKED or is_bounded:
+        return None
+    rows, channels = table.shape
+    stored = integers_of(table, rows)
+    if stored is None:
+        return None
+    block, depth = packed_block(request.target), tile_count(channels, LANES) * LANES
+    scales = stored.scales_argument(tile_count(rows, block) * block)
+    places = PackedRows(block, depth, stored.together, stored.scale_block(depth), tile_count(rows, block) * block)
+    return places, stored.weights("input0", block, depth), scales
 
 
 def digit_term(digit: Digit, places: tuple[Coordinate, ...]) -> Term:

@@ -108,14 +108,16 @@ class _WholeNumbers:
         """Whole weights and their scale, None if there are none, and what multiplies each output channel of them."""
         weights, axis = self._graph[node.inputs[1]], output_channel_axis(node)
         channels = np.ones(self._graph[node.output].shape[-1])
-        if weights.data is None or weights.scale is None or axis is None:
+        if weights.scale is None or axis is None:
             return None, None, channels
         factor = _factor_of(weights.scale)
         if factor.size not in (1, factor.shape[axis]):
             return None, None, channels
         scale = weights.scale / factor
-        whole = np.rint(weights.data / weights.scale) * scale
-        return np.where(factor == 1.0, weights.data, whole), scale, channels * factor.reshape(-1)
+        data = weights.data
+        assert data is not None
+        whole = np.rint(data / weights.scale) * scale
+        return np.where(factor == 1.0, data, whole), scale, channels * factor.reshape(-1)
 
     def _constant(self, data: Array, scale: Array | None = None) -> TensorId:
         tensor = Tensor(next(self._fresh), "", data.shape, "float32", data.astype(np.float32), scale=scale)

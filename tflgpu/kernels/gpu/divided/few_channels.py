@@ -53,6 +53,6 @@ def _is_dividable(request: Request) -> bool:
     if node.kind not in ("convolution", "transpose_convolution") or 0 in node.epilogue_inputs:
         return False
     assert isinstance(attributes, Convolution | TransposeConvolution)
-    if attributes.groups > 1 or request.value(1) is None or request.input(0).vector != "float":
+    if attributes.groups > 1 or not request.is_constant(1) or request.input(0).vector != "float":
         return False
     return request.output.channels <= FEW_OUTPUTS
