@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tflgpu.artifact.executable import Array
 from tflgpu.errors import UnsupportedError
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorInfo
@@ -31,12 +32,11 @@ class InputCheck:
         self._names = [info.name for info in infos]
         self._name_set = set(self._names)
         self._wanted = [(info, _element_type(info), info.shape) for info in infos]
+        # The inputs in order, if all are arrays of numpy with the file's element types and shapes; else None. Most
+        # calls of small models end with this check, so it makes few operations.
+        self.fitting = _fitting_alone(*self._wanted[0]) if len(infos) == 1 else self._fitting
 
-    def fitting(self, inputs: Inputs) -> list[Value] | None:
-        """The inputs in order, if all are arrays of numpy with the file's element types and shapes; else None.
-
-        Most calls of small models end here, so it makes few operations.
-        """
+    def _fitting(self, inputs: Inputs) -> list[Array] | None:
         if type(inputs) is dict:
             if inputs.keys() != self._name_set:
                 return None
@@ -100,6 +100,21 @@ class InputCheck:
         if array.dtype != dtype and not (array.dtype.kind == "f" and dtype == np.float32):
             raise ValueError(f"input {info.name!r} has element type {array.dtype}; {dtype} was expected")
         return np.asarray(array, dtype)
+
+
+def _fitting_alone(info: TensorInfo, dtype: np.dtype[Any], shape: Shape) -> Callable[[Inputs], list[Array] | None]:
+    """The check of the only input."""
+    name = info.name
+
+    def fitting(inputs: Inputs) -> list[Array] | None:
+        given: Any = inputs
+        if type(inputs) is list:
+            given = inputs[0] if len(inputs) == 1 else None
+        elif type(inputs) is dict:
+            given = inputs.get(name) if len(inputs) == 1 else None
+        return [given] if type(given) is np.ndarray and given.dtype is dtype and given.shape == shape else None
+
+    return fitting
 
 
 def check_outputs(
