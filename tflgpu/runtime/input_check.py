@@ -34,21 +34,8 @@ class InputCheck:
         self._wanted = [(info, _element_type(info), info.shape) for info in infos]
         # The inputs in order, if all are arrays of numpy with the file's element types and shapes; else None. Most
         # calls of small models end with this check, so it makes few operations.
-        self.fitting = _fitting_alone(*self._wanted[0]) if len(infos) == 1 else self._fitting
-
-    def _fitting(self, inputs: Inputs) -> list[Array] | None:
-        if type(inputs) is dict:
-            if inputs.keys() != self._name_set:
-                return None
-            ordered = [inputs[name] for name in self._names]
-        else:
-            ordered = inputs.copy() if type(inputs) is list else [inputs]
-            if len(ordered) != len(self._names):
-                return None
-        for (_, dtype, shape), given in zip(self._wanted, ordered):  # noqa: B905 - of equal length
-            if type(given) is not np.ndarray or given.dtype is not dtype or given.shape != shape:
-                return None
-        return ordered
+        wanted = {info.name: (dtype, shape) for info, dtype, shape in self._wanted}
+        self.fitting = _fitting_alone(wanted) if len(wanted) == 1 else _fitting_together(wanted)
 
     def values(self, inputs: Inputs) -> list[Value]:
         """Inputs by name, in order, or a single one -> values in order.
@@ -102,9 +89,14 @@ class InputCheck:
         return np.asarray(array, dtype)
 
 
-def _fitting_alone(info: TensorInfo, dtype: np.dtype[Any], shape: Shape) -> Callable[[Inputs], list[Array] | None]:
+Wanted = Mapping[str, tuple[np.dtype[Any], Shape]]  # of inputs by name, in order
+
+Fitting = Callable[[Inputs], list[Array] | None]
+
+
+def _fitting_alone(wanted: Wanted) -> Fitting:
     """The check of the only input."""
-    name = info.name
+    ((name, (dtype, shape)),) = wanted.items()
 
     def fitting(inputs: Inputs) -> list[Array] | None:
         given: Any = inputs
@@ -113,6 +105,28 @@ def _fitting_alone(info: TensorInfo, dtype: np.dtype[Any], shape: Shape) -> Call
         elif type(inputs) is dict:
             given = inputs.get(name) if len(inputs) == 1 else None
         return [given] if type(given) is np.ndarray and given.dtype is dtype and given.shape == shape else None
+
+    return fitting
+
+
+def _fitting_together(wanted: Wanted) -> Fitting:
+    """The check of several inputs, or of none."""
+    names, kinds = list(wanted), list(wanted.values())
+
+    def fitting(inputs: Inputs) -> list[Array] | None:
+        ordered: list[Any]
+        if type(inputs) is dict:
+            ordered = [*map(inputs.get, names)]
+        elif type(inputs) is list:
+            ordered = inputs.copy()
+        else:
+            return None
+        if len(inputs) != len(names):
+            return None
+        for (dtype, shape), given in zip(kinds, ordered):  # noqa: B905 - of equal length
+            if type(given) is not np.ndarray or given.dtype is not dtype or given.shape != shape:
+                return None
+        return ordered
 
     return fitting
 
