@@ -10,7 +10,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Generator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 import tflgpu
 from tests.quick import RUNTIMES, each_pair, full_suite, quick_suite
 from tests.support.compiled_before import compiled_once
+from tests.support.unoptimized import without_optimization
 from tests.tiers import mark_devices, without_devices
 from tflgpu.artifact.cache import faults
 from tflgpu.runtime.opencl.quirks import Driver, quirks_of
@@ -27,7 +28,7 @@ from tflgpu.runtime.opencl.quirks import Driver, quirks_of
 # Tests share a cache of their own, and find nothing that an earlier run, or the user, left behind. Workers and other
 # processes that tests start inherit it.
 if "PYTEST_XDIST_WORKER" not in os.environ:
-    for name in ("TFLGPU_CACHE_DIR", "TFLGPU_TESTS_PROGRAMS"):
+    for name in ("TFLGPU_CACHE_DIR", "TFLGPU_TESTS_PROGRAMS", "TFLGPU_TESTS_UNOPTIMIZED"):
         os.environ[name] = tempfile.mkdtemp(prefix="tflgpu-cache-")
         atexit.register(shutil.rmtree, os.environ[name], ignore_errors=True)
 
@@ -86,13 +87,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """A test without the marker ``device`` uses none, and nor do its fixtures. Others compile each program once."""
-    if not item.get_closest_marker("device"):
-        kind: AbstractContextManager[None] = without_devices()
-    elif item.get_closest_marker("compiles"):
-        kind = nullcontext()
-    else:
-        kind = compiled_once(Path(os.environ["TFLGPU_TESTS_PROGRAMS"]))
-    with kind:
+    with ExitStack() as kinds:
+        if not item.get_closest_marker("device"):
+            kinds.enter_context(without_devices())
+        elif not item.get_closest_marker("compiles"):
+            kinds.enter_context(compiled_once(Path(os.environ["TFLGPU_TESTS_PROGRAMS"])))
+        if item.get_closest_marker("unoptimized"):  # what its cache has is not for other tests
+            kinds.enter_context(without_optimization())
+            patch = kinds.enter_context(pytest.MonkeyPatch.context())
+            patch.setenv("TFLGPU_CACHE_DIR", os.environ["TFLGPU_TESTS_UNOPTIMIZED"])
         return (yield)
 
 

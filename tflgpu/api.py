@@ -147,12 +147,12 @@ class CompiledModel:
                 DeviceWarning,
             )
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[TensorInfo, ...]:
         """The model's inputs, in the order in which ``run`` takes them."""
         return tuple(info for _, info in self._artifact.inputs)
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[TensorInfo, ...]:
         """The model's outputs, in the order of the file or of ``Options.interface.outputs``."""
         return tuple(info for _, info in self._artifact.outputs)

@@ -16,6 +16,7 @@ from tests.support import emulated_matrix_units as emulated
 from tests.support.models import Builder
 from tests.support.planning import templates
 from tests.support.template_cases import excitation
+from tests.support.unoptimized import without_optimization
 from tflgpu import compiler
 from tflgpu.artifact.artifact import Artifact
 from tflgpu.artifact.executable import Executable
@@ -28,8 +29,6 @@ from tflgpu.plan import make_plan
 from tflgpu.report.mixed_precision import MixedPrecision
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.instance import Instance
-from tflgpu.runtime.opencl import program
-from tflgpu.runtime.opencl.compiling import compiler_process
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import Session, open_session
 from tflgpu.target import Target
@@ -53,9 +52,8 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
         return (emulated.portable(text, target) if target.matrix_unit else text), executable
 
     monkeypatch.setattr(compiler, "assemble", emulating)
-    for module in (program, compiler_process):
-        monkeypatch.setattr(module, "build_options", emulated.unoptimized_options)  # a twentieth of the time
-    yield open_session(choose(emulated.DEVICE))
+    with without_optimization():
+        yield open_session(choose(emulated.DEVICE))
 
 
 def model() -> bytes:

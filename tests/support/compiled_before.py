@@ -15,9 +15,9 @@ from pathlib import Path
 import pyopencl as cl
 import pytest
 
-from tflgpu.runtime.opencl import build
+from tflgpu.runtime.opencl import build, program
 from tflgpu.runtime.opencl.compiling.compiler_process import compiled_apart
-from tflgpu.runtime.opencl.program import build_options, whole_text
+from tflgpu.runtime.opencl.program import whole_text
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def compiled_once(folder: Path) -> Iterator[None]:
     """While this is open, programs of the compiler's process are kept in a folder, which other processes may share."""
 
     def compiled_or_read(device: cl.Device, source: str) -> bytes:
-        words = (device.name, device.driver_version, *build_options(device, source), whole_text(device, source))
+        words = (device.name, device.driver_version, *program.build_options(device, source), whole_text(device, source))
         path = folder / sha256("\0".join(words).encode()).hexdigest()
         if path.exists():
             return path.read_bytes()

@@ -16,7 +16,7 @@ from tflgpu.interpreter.subgraph_tensors import check_strict
 from tflgpu.model.model_source import ModelContent
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.options import Options, Shapes
-from tflgpu.runtime.device_memory import Queue, is_device_array
+from tflgpu.runtime.device_memory import Queue
 from tflgpu.tensor_buffer.memory import Memory
 
 if TYPE_CHECKING:
@@ -135,16 +135,13 @@ class SignatureModel:
         model = self.compiled()
         values = self._fitting("inputs", model.inputs, inputs)
         places = self._fitting("outputs", model.outputs, outputs)
-        on_device = {
-            info.name: place for info, place in zip(model.outputs, places, strict=True) if is_device_array(place)
-        }
+        named = {info.name: n for n, info in enumerate(model.outputs)}
         try:
-            results = model.run(values, on_device)
+            results = model.run(values, {name: places[n] for name, n in named.items() if outputs[n].array is None})
         except ValueError as error:
             raise RuntimeError(f"the model cannot run on these buffers: {error}") from error
-        for info, memory in zip(model.outputs, outputs, strict=True):
-            if info.name in results:
-                memory.write(results[info.name])
+        for name, result in results.items():
+            outputs[named[name]].write(result)
 
     def _fitting(self, side: str, infos: Sequence[TensorInfo], given: Sequence[Memory]) -> list[Any]:
         """Arrays of the tensors' shapes in the memory that was given. Raises RuntimeError if it does not fit."""

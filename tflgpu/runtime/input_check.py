@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tflgpu.artifact.executable import Array
 from tflgpu.errors import UnsupportedError
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorInfo
@@ -31,24 +32,10 @@ class InputCheck:
         self._names = [info.name for info in infos]
         self._name_set = set(self._names)
         self._wanted = [(info, _element_type(info), info.shape) for info in infos]
-
-    def fitting(self, inputs: Inputs) -> list[Value] | None:
-        """The inputs in order, if all are arrays of numpy with the file's element types and shapes; else None.
-
-        Most calls of small models end here, so it makes few operations.
-        """
-        if type(inputs) is dict:
-            if inputs.keys() != self._name_set:
-                return None
-            ordered = [inputs[name] for name in self._names]
-        else:
-            ordered = inputs.copy() if type(inputs) is list else [inputs]
-            if len(ordered) != len(self._names):
-                return None
-        for (_, dtype, shape), given in zip(self._wanted, ordered):  # noqa: B905 - of equal length
-            if type(given) is not np.ndarray or given.dtype is not dtype or given.shape != shape:
-                return None
-        return ordered
+        # The inputs in order, if all are arrays of numpy with the file's element types and shapes; else None. Most
+        # calls of small models end with this check, so it makes few operations.
+        wanted = {info.name: (dtype, shape) for info, dtype, shape in self._wanted}
+        self.fitting = _fitting_alone(wanted) if len(wanted) == 1 else _fitting_together(wanted)
 
     def values(self, inputs: Inputs) -> list[Value]:
         """Inputs by name, in order, or a single one -> values in order.
@@ -100,6 +87,48 @@ class InputCheck:
         if array.dtype != dtype and not (array.dtype.kind == "f" and dtype == np.float32):
             raise ValueError(f"input {info.name!r} has element type {array.dtype}; {dtype} was expected")
         return np.asarray(array, dtype)
+
+
+Wanted = Mapping[str, tuple[np.dtype[Any], Shape]]  # of inputs by name, in order
+
+Fitting = Callable[[Inputs], list[Array] | None]
+
+
+def _fitting_alone(wanted: Wanted) -> Fitting:
+    """The check of the only input."""
+    ((name, (dtype, shape)),) = wanted.items()
+
+    def fitting(inputs: Inputs) -> list[Array] | None:
+        given: Any = inputs
+        if type(inputs) is list:
+            given = inputs[0] if len(inputs) == 1 else None
+        elif type(inputs) is dict:
+            given = inputs.get(name) if len(inputs) == 1 else None
+        return [given] if type(given) is np.ndarray and given.dtype is dtype and given.shape == shape else None
+
+    return fitting
+
+
+def _fitting_together(wanted: Wanted) -> Fitting:
+    """The check of several inputs, or of none."""
+    names, kinds = list(wanted), list(wanted.values())
+
+    def fitting(inputs: Inputs) -> list[Array] | None:
+        ordered: list[Any]
+        if type(inputs) is dict:
+            ordered = [*map(inputs.get, names)]
+        elif type(inputs) is list:
+            ordered = inputs.copy()
+        else:
+            return None
+        if len(inputs) != len(names):
+            return None
+        for (dtype, shape), given in zip(kinds, ordered):  # noqa: B905 - of equal length
+            if type(given) is not np.ndarray or given.dtype is not dtype or given.shape != shape:
+                return None
+        return ordered
+
+    return fitting
 
 
 def check_outputs(

@@ -31,7 +31,7 @@ from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.engine import PieceEngine, engine_of
 from tflgpu.runtime.executors.claiming_executor import ClaimingExecutor
-from tflgpu.runtime.executors.executor import Executor, Interval
+from tflgpu.runtime.executors.executor import Executor, Interval, PreparedRun
 from tflgpu.runtime.executors.held_state import HeldState
 from tflgpu.runtime.executors.in_flight import Arrived, InFlightRun
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
@@ -101,6 +101,10 @@ class Instance:
         self.outputs = [info for _, info in artifact.outputs]
         self.output_names = [info.name for info in self.outputs]
         self.to_host = Targets({}, self.output_names)
+        # A run of little work, for inputs that fit, so brief that no thread waits for it; None if there is none.
+        self.prepared: PreparedRun | None = None
+        if self._whole is not None and not self._has_checks:
+            self.prepared = self._whole.prepared(self.output_names)
         self._own_states: list[HeldState] | None = None
         self.holds = bool(artifact.bound)  # whether :meth:`hold` has to be called before a run
 
@@ -196,7 +200,7 @@ class Instance:
             if runs.are_short:  # as make, in as few operations as possible
                 begun = perf_counter()
                 arrays = whole.run(inputs, outputs)
-                if perf_counter() - begun > LONG:
+                if perf_counter() - begun > LONG and self.prepared is None:
                     runs.are_short = False
             else:
                 runs.settle()
@@ -245,7 +249,8 @@ class Instance:
                     _check_shape(f"tensor {tensor} of the file", shape, values[tensor].shape)
                 start = perf_counter()
                 run = partial(engine.run, [values[t] for t in partition.inputs])
-                results = _checked(partition, run() if isinstance(partition, CpuPartition) else runs.make(run))
+                makes_thread = isinstance(partition, DevicePartition) and self.prepared is None
+                results = _checked(partition, runs.make(run) if makes_thread else run())
                 seconds.append(perf_counter() - start)
                 values |= zip(partition.outputs, results, strict=True)
         return values, seconds

@@ -12,6 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
+from threading import get_ident
 
 import numpy as np
 import pyopencl as cl
@@ -25,7 +26,8 @@ from tflgpu.runtime.executors.held_state import HeldState
 from tflgpu.runtime.input_check import InputCheck, Inputs, Outputs, check_outputs
 from tflgpu.runtime.instance import Instance, Timed
 from tflgpu.runtime.last_call import LastCall, Targets
-from tflgpu.runtime.opencl.process import is_orphan
+from tflgpu.runtime.opencl import process
+from tflgpu.runtime.opencl.process import inside, is_orphan
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
 from tflgpu.runtime.submission import Submission
 from tflgpu.runtime.transfer.pinned_memory import pinned_array
@@ -64,6 +66,7 @@ class Runner:
         self._instances: dict[int, Instances] = {0: OrderedDict([(self._shapes, first)])}  # by depth; none if closed
         # For every call with the shapes of the file that interrupts no other; None if closed, or if it is not alone.
         self._only: Instance | None = first
+        self._prepared = first.prepared  # of ``_only``
 
     @property
     def instances(self) -> Instances:
@@ -75,9 +78,36 @@ class Runner:
 
         states: values of the states that callers hold, if the model has any.
         """
+        fitting = None if outputs else self._inputs.fitting(inputs)
+        if fitting is None or self._prepared is None:
+            return self._run(inputs, fitting, outputs, states)
+        # The same in as few operations as possible: ``self._failures`` is written out, whose methods are two calls.
+        inside.append(get_ident())
+        if process.is_restricted:
+            process.check()
+        try:
+            with self._lock:
+                prepared = self._prepared
+                if prepared is None or self._depth:
+                    return self._run(inputs, fitting, outputs, states)
+                self._depth = 1
+                try:
+                    return prepared(fitting)
+                finally:
+                    self._depth = 0
+                    if self._late_resets:
+                        self._reset_late(0)
+        except cl.Error as error:
+            raise self._failures.named(error) from error
+        finally:
+            inside.remove(get_ident())
+
+    def _run(
+        self, inputs: Inputs, fitting: list[Array] | None, outputs: Outputs | None, states: States
+    ) -> dict[str, Array]:
+        """:meth:`run` of any model, for any inputs."""
         with self._failures:
-            known = self._last.again(inputs, outputs)
-            fitting = None if known or outputs else self._inputs.fitting(inputs)
+            known = self._last.again(inputs, outputs) if fitting is None else None
             values = fitting or (self._inputs.values(inputs) if known is None else known.values)
             as_in_file = self._is_fixed or fitting is not None
             with self._lock:  # as in _turn, in as few operations as possible
@@ -177,7 +207,7 @@ class Runner:
             return
         with self._lock:
             self._instances.clear()
-            self._only = None
+            self._only = self._prepared = None
             self._last.forget()
 
     @contextmanager
@@ -225,7 +255,7 @@ class Runner:
         if instance is None:
             instance = instances[shapes] = self._make(shapes)
             if depth == 0:
-                self._only = None
+                self._only = self._prepared = None
             if len(instances) > MAX_INSTANCES:
                 instances.popitem(last=False)
         if len(instances) > 1:

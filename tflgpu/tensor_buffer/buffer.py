@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from tflgpu.runtime.device_memory import is_device_array
-from tflgpu.tensor_buffer.memory import Memory
+from tflgpu.tensor_buffer.memory import Memory, name_of
 
 # The element types that LiteRT reads and writes, by numpy's names; the last three are those of the package ml_dtypes.
 READABLE = frozenset(
@@ -170,7 +170,11 @@ def _element_type(given: Any, own: Any = None) -> np.dtype[Any]:
     if given is not None:
         with suppress(TypeError):
             dtype = np.dtype(given)
-    names = READABLE | {own.dtype_name} if isinstance(own, Memory) else READABLE
-    if dtype is None or not dtype.isnative or dtype.name not in names:
+    if dtype is None or not dtype.isnative or not _is_named(dtype, own):
         raise ValueError(f"Unsupported dtype: {given}")
     return dtype
+
+
+def _is_named(dtype: np.dtype[Any], own: Any) -> bool:
+    name = name_of(dtype)
+    return name in READABLE or (isinstance(own, Memory) and name == own.dtype_name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,12 @@ from numpy.typing import NDArray
 from tflgpu.graph.layout import Shape
 
 ALIGNMENT = 64  # of memory that is made here, as LiteRT's has
+
+
+@cache
+def name_of(dtype: np.dtype[Any]) -> str:
+    """Numpy's name of an element type, which it makes anew each time."""
+    return dtype.name
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +35,12 @@ class Memory:
     @staticmethod
     def on_host(array: NDArray[Any], shape: Shape) -> Memory:
         """Memory that a program has."""
-        return Memory(array, None, array.dtype.name, shape)
+        return Memory(array, None, name_of(array.dtype), shape)
 
     @staticmethod
     def on_device(array: Any) -> Memory:
         """Memory of an Array of pyopencl."""
-        return Memory(None, array, np.dtype(array.dtype).name, tuple(array.shape))
+        return Memory(None, array, name_of(np.dtype(array.dtype)), tuple(array.shape))
 
     @staticmethod
     def zeros(shape: Shape, dtype: np.dtype[Any]) -> Memory:
@@ -50,7 +57,8 @@ class Memory:
 
     def shaped(self, shape: Shape) -> Any:
         """An array of another shape in the same memory."""
-        return (self.device_array if self.array is None else self.array).reshape(shape)
+        array = self.device_array if self.array is None else self.array
+        return array if array.shape == shape else array.reshape(shape)
 
     def host_array(self) -> NDArray[Any]:
         """The array of the host, or a copy of the one on the device."""
@@ -70,7 +78,10 @@ class Memory:
                 f"WriteTensorBuffer: source buffer is larger than the tensor buffer: {source.nbytes} bytes, "
                 f"{target.nbytes} fit"
             )
-        _bytes(target)[: source.nbytes] = _bytes(source)
+        if source.dtype == target.dtype and source.shape == target.shape:  # as in most calls
+            target[...] = source
+        else:
+            _bytes(target)[: source.nbytes] = _bytes(source)
         if self.array is None:
             self.device_array.set(target)
 

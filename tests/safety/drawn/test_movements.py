@@ -22,6 +22,8 @@ from tflgpu import Execution, Options, compile
 from tflgpu.ops.evaluate import value_of
 from tflgpu.options import KernelFamily
 
+pytestmark = pytest.mark.unoptimized
+
 Movement = Callable[[Drawing, Tensor], Tensor]
 
 

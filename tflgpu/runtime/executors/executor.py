@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import NamedTuple
@@ -27,6 +27,9 @@ from tflgpu.target import HOST_DTYPES
 Interval = tuple[float, float]
 
 NOWHERE: Mapping[int, DeviceMemory] = {}  # all outputs go to the host
+
+# Inputs in order, arrays of the host with the model's element types and shapes -> new arrays of all outputs by name.
+PreparedRun = Callable[[Sequence[Array]], dict[str, Array]]
 
 
 class Use(NamedTuple):
@@ -156,6 +159,13 @@ class Executor(ABC):
             self._repeated = (inputs, outputs) if may_repeat else None
         self.step()
         return self.results()
+
+    def prepared(self, names: Sequence[str]) -> PreparedRun | None:
+        """:meth:`run` for arrays of the host, as a function that decides and looks up nothing; None if there is none.
+
+        Only brief runs have one: for them each operation of Python counts. names: of the outputs.
+        """
+        return None
 
     def write(self, inputs: Sequence[Value], given: Mapping[int, DeviceMemory] = NOWHERE) -> None:
         """Start to copy the inputs to the device. given: callers' memory for inputs and outputs, by binding."""

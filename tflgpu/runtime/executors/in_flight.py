@@ -39,7 +39,7 @@ class InFlightRun:
 
 
 class InFlightRuns:
-    """Those of one executor that are not known to be over, in order.
+    """Those of one executor that are not known to be over, in order: ``waiting``.
 
     A signal handler may wait for some of them in the middle of any method.
     """
@@ -51,16 +51,16 @@ class InFlightRuns:
         reference to the executor, and does not wait for the garbage collector.
         """
         self._check = WeakMethod(check)
-        self._waiting: deque[InFlightRun] = deque()
+        self.waiting: deque[InFlightRun] = deque()
 
     def add(self, flight: InFlightRun) -> None:
         """Note a run that is under way."""
-        self._waiting.append(flight)
+        self.waiting.append(flight)
 
     def make_room(self) -> None:
         """Forget those that are over. Wait for the first one if their number is at its limit."""
-        for flight in tuple(self._waiting):
-            if len(self._waiting) < AT_MOST and not flight.is_over:
+        for flight in tuple(self.waiting):
+            if len(self.waiting) < AT_MOST and not flight.is_over:
                 break
             self._wait(flight)
 
@@ -72,12 +72,12 @@ class InFlightRuns:
 
     def wait_all(self) -> None:
         """Wait for all runs that are under way."""
-        if self._waiting and (waiting := tuple(self._waiting)):
+        if self.waiting and (waiting := tuple(self.waiting)):
             self._wait(waiting[-1])
 
     def _wait(self, last: InFlightRun) -> None:
         """An error fails all runs in flight: which was the first is not known."""
-        waiting = tuple(self._waiting)
+        waiting = tuple(self.waiting)
         if last not in waiting:
             return
         landing = waiting[: waiting.index(last) + 1]
@@ -96,7 +96,7 @@ class InFlightRuns:
     def _forget(self, flights: Iterable[InFlightRun]) -> None:
         for flight in flights:
             with suppress(ValueError):  # a signal handler has waited for it meanwhile
-                self._waiting.remove(flight)
+                self.waiting.remove(flight)
 
 
 class Arrived(Passage):

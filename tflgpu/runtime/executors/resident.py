@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter, sleep
 
 import numpy as np
@@ -64,6 +66,12 @@ class LaunchedKernel:
     def start(self) -> cl.Event:
         """Enqueue a run."""
         return cl.enqueue_nd_range_kernel(self.queue, self.kernel, *self._sizes)
+
+    def calls(self) -> tuple[Callable[[], cl.Event], Callable[[cl.Event], object]]:
+        """What :meth:`start` and :meth:`wait` call, without a function of Python in between where there is a way."""
+        if self.spins:
+            return self.start, self.wait
+        return partial(cl.enqueue_nd_range_kernel, self.queue, self.kernel, *self._sizes), cl.Event.wait
 
     def wait(self, run: cl.Event) -> None:
         """Wait for a run that was started."""

@@ -59,12 +59,14 @@ class DeviceFailures:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         inside.remove(get_ident())  # leave()
-        if error is None:
-            return
         if isinstance(error, cl.Error):
-            device = self._device
-            message = f"{device.name} ({device.platform}) failed while {self._doing}: {error}"
-            raise DeviceError(with_advice(message, Driver.of(device.handle))) from error
+            raise self.named(error) from error
+
+    def named(self, error: cl.Error) -> DeviceError:
+        """The DeviceError for an error of OpenCL."""
+        device = self._device
+        message = f"{device.name} ({device.platform}) failed while {self._doing}: {error}"
+        return DeviceError(with_advice(message, Driver.of(device.handle)))
 
 
 def open_session(device: Device) -> Session:

@@ -93,21 +93,25 @@ class SharedTransfer(DirectTransfer):
         session: Session,
         memory: Mapping[int, NDArray[np.uint8]],
     ) -> None:
-        """memory: of the buffers with inputs and outputs, by number."""
+        """memory: of the buffers with inputs and outputs, by number.
+
+        The attributes ``inputs`` and ``copies`` are the inputs' places in it, and a function for each output that makes
+        a copy of it.
+        """
         super().__init__(executable, buffers, session)
-        self._inputs = [view(memory[p.buffer], p) for p in executable.inputs]
-        self._outputs = [view(memory[p.buffer], p) for p in executable.outputs]
-        self._copies_of: list[Callable[[], Array]] = [  # an array's own copy takes less time than astype
+        self.inputs = [view(memory[p.buffer], p) for p in executable.inputs]
+        outputs = [view(memory[p.buffer], p) for p in executable.outputs]
+        self.copies: list[Callable[[], Array]] = [  # an array's own copy takes less time than astype
             array.copy if array.dtype == dtype else partial(array.astype, dtype)
-            for array, dtype in zip(self._outputs, self._output_types, strict=True)
+            for array, dtype in zip(outputs, self._output_types, strict=True)
         ]
         self._queue.finish()  # which sets the memory to zero; writes do not wait for the queue
 
     def write(self, inputs: Iterable[Numbered]) -> None:
         """Store inputs in memory that host and device share."""
         for number, given in inputs:
-            self._inputs[number][...] = given
+            self.inputs[number][...] = given
 
     def read(self, numbers: Sequence[int]) -> list[Array]:
         """Copies of outputs in memory that host and device share."""
-        return [self._copies_of[number]() for number in numbers]
+        return [self.copies[number]() for number in numbers]

@@ -18,18 +18,15 @@ from pathlib import Path
 from random import Random
 from threading import Lock
 
-import pyopencl as cl
-
 from tests.safety.drawn.blocks.block_judge import difference, is_ill_conditioned
 from tests.safety.drawn.blocks.block_networks import network
 from tests.safety.drawn.blocks.writer import Array, Drawn
 from tests.safety.drawn.jobs import EXECUTORS, ON_GPUS, Job, Setting, cause_of, run
 from tests.safety.sandbox import Sandbox, share_out
+from tests.support.unoptimized import compile_without_optimization
 from tflgpu.codegen.render import render
 from tflgpu.compiler import plan_model
 from tflgpu.options import ExecutorChoice, KernelFamily, Options, Precision
-from tflgpu.runtime.opencl import program
-from tflgpu.runtime.opencl.compiling import compiler_process
 from tflgpu.target import Target
 
 SECONDS = 900.0  # for one network in one precision, on a machine that does other work
@@ -49,17 +46,6 @@ class Way:
 class Task:
     drawn: Drawn
     way: Way
-
-
-def compile_without_optimization() -> None:
-    """In this process, from now on."""
-    plain = program.build_options
-
-    def options(device: cl.Device, text: str, *, draft: bool = False) -> list[str]:
-        return [*plain(device, text, draft=draft), "-cl-opt-disable"]
-
-    for module in (program, compiler_process):
-        vars(module)["build_options"] = options
 
 
 def outputs_of(task: Task) -> list[list[Array]]:
