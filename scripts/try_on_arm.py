@@ -59,7 +59,7 @@ def make_root(root: Path) -> None:
     for name in ("bin", "lib", "sbin"):
         if not (root / name).exists():
             (root / name).symlink_to(f"usr/{name}")
-    for name in ("proc", "root"):
+    for name in ("proc", "root", "sys"):
         (root / name).mkdir(exist_ok=True)
 
 
@@ -92,7 +92,7 @@ def in_root(root: Path, *command: str) -> int:
     print(f"$ {' '.join(command)}", flush=True)
     begin = time.perf_counter()
     environment = {"PATH": PATH, "HOME": "/root", "PYTHONPATH": "/work:/site", "LC_ALL": "C.UTF-8"}
-    steps = 'mount --bind /proc "$0/proc"; mount --bind /dev "$0/dev"; exec chroot "$0" "$@"'
+    steps = 'mount --bind /proc "$0/proc"; mount --bind /dev "$0/dev"; mount --bind /sys "$0/sys"; exec chroot "$0" "$@"'
     namespace = ["unshare", "--mount", "sh", "-c", steps, str(root)]
     finished = subprocess.run([*namespace, *command], env=environment, check=False)
     print(f"exit code {finished.returncode} after {time.perf_counter() - begin:.0f} s", flush=True)
