@@ -92,7 +92,7 @@ def in_root(root: Path, *command: str) -> int:
     print(f"$ {' '.join(command)}", flush=True)
     begin = time.perf_counter()
     environment = {"PATH": PATH, "HOME": "/root", "PYTHONPATH": "/work:/site", "LC_ALL": "C.UTF-8"}
-    steps = 'mount --bind /proc "$0/proc"; mount --bind /dev "$0/dev"; mount --bind /sys "$0/sys"; exec chroot "$0" "$@"'
+    steps = 'for each in proc dev sys; do mount --bind "/$each" "$0/$each"; done; exec chroot "$0" "$@"'
     namespace = ["unshare", "--mount", "sh", "-c", steps, str(root)]
     finished = subprocess.run([*namespace, *command], env=environment, check=False)
     print(f"exit code {finished.returncode} after {time.perf_counter() - begin:.0f} s", flush=True)
@@ -144,8 +144,11 @@ def main() -> int:
     root = Path(sys.argv[1]).resolve() / "root"
     emulate()
     if not (root / "usr/bin/python3").exists():
+        print(f"Debian {RELEASE} for arm64 is unpacked to {root}: {', '.join(PACKAGES)}", flush=True)
         make_root(root)
+    print(f"tflgpu, {', '.join(FOR_TESTS)} and what they need are installed to {root / 'site'}", flush=True)
     install(root)
+    print(f"LiteRT's answers of {', '.join(MODELS)} are computed on this machine", flush=True)
     prepare(root)
     python = "/usr/bin/python3"
     codes = [

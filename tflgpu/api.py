@@ -40,6 +40,7 @@ from tflgpu.runtime.signatures import Family, Signatures
 from tflgpu.runtime.submission import Submission
 
 if TYPE_CHECKING:
+    from tflgpu.frontend.frontend import Frontend
     from tflgpu.measure.half_check import HalfCheck
     from tflgpu.model.metadata.declarations import ModelMetadata
     from tflgpu.report.table import Table
@@ -509,7 +510,7 @@ class CompiledModel:
         check, self._half_check = self._half_check, None
         if check is not None:
             clock.lap("upload")
-            verdict = check.verdict(instance, sum(clock.laps.values()))
+            verdict = check.verdict(instance)
             instance.artifact = replace(instance.artifact, report=replace(instance.artifact.report, half=verdict))
             clock.lap("half check")
 
@@ -547,7 +548,8 @@ class CompiledModel:
             from tflgpu.measure.mixed_precision.calibrator import Calibrator
 
             calibrator = Calibrator(numerics.tolerance, numerics.calibration or (), self._opened(clock), cache, timeout)
-        artifacts = compile_model(self._model.bytes, options, self._planned, clock, tuner, calibrator, self._shared)
+        rest = clock, tuner, calibrator, self._shared, partial(self._begin_half_check, options, cache)
+        artifacts = compile_model(self._model.bytes, options, self._planned, *rest)
         integers = artifacts[0].report.integers
         if integers is not None and integers.products:
             from tflgpu.measure.integer_check import without_wrong_unit
@@ -556,16 +558,20 @@ class CompiledModel:
             clock.lap("measure")
             if checked != self._planned:
                 self._planned = checked
-                artifacts = compile_model(self._model.bytes, options, checked, clock, tuner, calibrator, self._shared)
-        if self._target.storage == "half" and self._half_check is None and not hasattr(self, "_runner"):
-            from tflgpu.measure.half_check import HalfCheck, is_wanted
-
-            kept = cache is not None and cache.is_writable
-            if is_wanted(options, artifacts[0], self._target.storage, kept=kept):
-                self._half_check = HalfCheck(self._model.bytes, artifacts[0], options)
+                artifacts = compile_model(self._model.bytes, options, checked, *rest)
         if not artifacts[0].has_free_axes:
             self._model.release()
         return artifacts
+
+    def _begin_half_check(self, options: Options, cache: Cache | None, frontend: Frontend) -> None:
+        """Let LiteRT judge half precision while the model is compiled, where that is wanted."""
+        if self._target.storage != "half" or self._half_check is not None or hasattr(self, "_runner"):
+            return
+        from tflgpu.measure.half_check import HalfCheck, is_wanted
+
+        kept = cache is not None and cache.is_writable
+        if is_wanted(options, frontend, self._target.storage, kept=kept):
+            self._half_check = HalfCheck(self._model.bytes, frontend, options)
 
     def __enter__(self) -> CompiledModel:
         return self

@@ -1,8 +1,9 @@
 """Whether half precision does for a model: checked once, when it is compiled for the first time.
 
-LiteRT runs the model in float in a process of its own, while the device's compiler runs here. Only where its answers
-are far from the device's, or a tensor is beyond the range of half, the results of all kernels are compared in both
-precisions; that takes two compilations.
+LiteRT runs the model in float in a process of its own, while the model is planned and built here, and is waited for:
+whether there is a warning does not depend on which of both is faster. Only where its answers are far from the device's,
+or a tensor is beyond the range of half, the results of all kernels are compared in both precisions; that takes two
+compilations.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from tflgpu.artifact.artifact import Artifact
 from tflgpu.errors import TflgpuError
 from tflgpu.fallback import is_installed
 from tflgpu.fallback.guarded_process import CrashedError, GuardedProcess, RefusedError
+from tflgpu.frontend.frontend import Frontend
 from tflgpu.measure.mixed_precision.generated_inputs import small_picture
 from tflgpu.measure.mixed_precision.output_errors import OutputErrors
 from tflgpu.measure.trace import Result, trace
 from tflgpu.model.reader import read_model
-from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.model.tensor_info import Interface, TensorInfo
 from tflgpu.options import Options
+from tflgpu.report.describe import constant_bytes, kind_of
 from tflgpu.report.half_precision import LARGEST_ERROR, HalfPrecision, OffTensor
 from tflgpu.runtime.instance import Instance
 from tflgpu.target import HALF_MAX
@@ -37,13 +40,10 @@ Array = NDArray[Any]
 
 LOGGER = logging.getLogger(__name__)
 
-# What waiting for LiteRT may add to a compilation, as a part of it.
-PART = 0.02
-
 # Of a model's constants. LiteRT keeps all tensors of a run in memory.
 MOST_BYTES = 256 << 20
 
-# Until LiteRT's answers are given up, where they are waited for.
+# Until LiteRT's answers are given up, where the caller sets no limit.
 SECONDS = 60.0
 
 ON_REQUEST = "Numerics(half_check='always') compares with fp32"
@@ -64,60 +64,54 @@ CHOOSE = frozenset(
 class HalfCheck:
     """Compares a model's answers in half precision with those in float, on a generated input."""
 
-    def __init__(self, model: bytes, artifact: Artifact, options: Options) -> None:
+    def __init__(self, model: bytes, frontend: Frontend, options: Options) -> None:
         """Let LiteRT begin, where it is installed and can take the model.
 
         Args:
             model: The file.
-            artifact: What was compiled.
+            frontend: The same, lowered.
             options: The caller's.
         """
         self._model, self._options = model, options
         self._begin = perf_counter()
         self._judged: tuple[list[Array], dict[str, float]] | None = None
         self._inputs: list[Array] = []
-        self._reason = _obstacle(artifact, options)
+        self._obstacle = _obstacle(frontend, options)
+        self._refusal = "LiteRT is not installed"
         self._thread: threading.Thread | None = None
-        if not self._reason and is_installed():
-            self._thread = threading.Thread(target=self._ask, args=(artifact,), name="tflgpu-half", daemon=True)
+        if not self._obstacle and is_installed():
+            sides = frontend.interface()
+            self._thread = threading.Thread(target=self._ask, args=sides, name="tflgpu-half", daemon=True)
             self._thread.start()
 
-    def verdict(self, instance: Instance, seconds: float) -> HalfPrecision:
-        """What the check finds.
+    def verdict(self, instance: Instance) -> HalfPrecision:
+        """What the check finds. Waits for LiteRT.
 
         Args:
             instance: The compiled model.
-            seconds: What compiling took.
         """
-        if self._reason:
-            return HalfPrecision("", unchecked=self._reason)
-        always = self._options.numerics.half_check == "always"
+        if self._obstacle:
+            return HalfPrecision("", unchecked=self._obstacle)
         if self._thread is not None:
-            self._thread.join(None if always else PART * seconds)
-            if self._thread.is_alive():
-                return HalfPrecision(
-                    "", unchecked="LiteRT takes longer than compiling; Numerics(half_check='always') waits for it"
-                )
+            self._thread.join()
         if self._judged is not None:
             return self._by_litert(instance, *self._judged)
-        if not always:
-            reason = self._reason or "LiteRT is not installed"
-            return HalfPrecision("", unchecked=f"{reason}; {ON_REQUEST}")
-        self._inputs = self._inputs or _inputs(instance.artifact)
+        if self._options.numerics.half_check != "always":
+            return HalfPrecision("", unchecked=f"{self._refusal}; {ON_REQUEST}")
+        self._inputs = self._inputs or _inputs(instance.artifact.inputs)
         return self._by_fp32(instance.artifact, None, HalfPrecision("fp32"))
 
-    def _ask(self, artifact: Artifact) -> None:
+    def _ask(self, inputs: Interface, outputs: Interface) -> None:
         """Let LiteRT run the model, on a thread of its own."""
         try:
-            self._inputs = _inputs(artifact)
-            given = {tensor: array for (tensor, _), array in zip(artifact.inputs, self._inputs, strict=True)}
-            outputs = [tensor for tensor, _ in artifact.outputs]
+            self._inputs = _inputs(inputs)
+            given = {tensor: array for (tensor, _), array in zip(inputs, self._inputs, strict=True)}
             with GuardedProcess(self._options.cpu_part.trial_timeout or SECONDS) as process:
-                self._judged = process.judge(self._model, given, outputs, HALF_MAX)
+                self._judged = process.judge(self._model, given, [tensor for tensor, _ in outputs], HALF_MAX)
             if self._judged is None:
-                self._reason = "no process can be started for LiteRT"
+                self._refusal = "no process can be started for LiteRT"
         except (RefusedError, CrashedError, MemoryError, OSError) as error:
-            self._reason = "LiteRT cannot run it: " + " ".join(str(error).split())
+            self._refusal = "LiteRT cannot run it: " + " ".join(str(error).split())
         LOGGER.info("LiteRT has judged half precision after %.2f s", perf_counter() - self._begin)
 
     def _by_litert(self, instance: Instance, answers: list[Array], large: dict[str, float]) -> HalfPrecision:
@@ -197,37 +191,35 @@ def compared(halves: Sequence[Result], floats: Sequence[Result], large: dict[str
     return found
 
 
-def is_wanted(options: Options, artifact: Artifact, storage: str, *, kept: bool) -> bool:
+def is_wanted(options: Options, frontend: Frontend, storage: str, *, kept: bool) -> bool:
     """Whether a model is to be checked.
 
     Args:
         options: The caller's.
-        artifact: What was compiled.
+        frontend: The model, lowered.
         storage: Of activations, of the target.
         kept: Whether the result can be kept, so that it is found once only.
     """
     choice, numerics = options.numerics.half_check, options.numerics
     if storage != "half" or choice == "off" or numerics.tolerance is not None:
         return False
-    kind = artifact.report.model.kind
+    kind = kind_of(frontend.subgraph)
     return choice == "always" or (kept and (not kind.startswith("integer") or "float32" in kind))
 
 
-def _obstacle(artifact: Artifact, options: Options) -> str:
+def _obstacle(frontend: Frontend, options: Options) -> str:
     """Why LiteRT's answers would be those of another model; empty if it can be asked."""
-    report = artifact.report
-    subgraphs = {each.key: each.subgraph for each in report.model.signatures}
-    if artifact.signature is not None and subgraphs.get(artifact.signature, 0) != 0:
+    if frontend.entry.subgraph != 0:
         return "only the file's main subgraph can be"
-    if artifact.bound or options.interface.uint8_inputs:
+    if frontend.entry.bound or options.interface.uint8_inputs:
         return "its inputs are others than the file's"
-    if report.model.constant_bytes > MOST_BYTES:
+    if constant_bytes(frontend.model) > MOST_BYTES:
         return f"it has more than {MOST_BYTES >> 20} MiB of constants"
     return ""
 
 
-def _inputs(artifact: Artifact) -> list[Array]:
-    return [small_picture(info) for _, info in artifact.inputs]
+def _inputs(interface: Interface) -> list[Array]:
+    return [small_picture(info) for _, info in interface]
 
 
 def _computed(artifact: Artifact, large: dict[str, float]) -> dict[str, float]:
