@@ -1,9 +1,9 @@
 """Whether half precision does for a model: checked once, when it is compiled for the first time.
 
 LiteRT runs the model in float in a process of its own, while the model is planned and built here, and is waited for:
-whether there is a warning does not depend on which of both is faster. Only where its answers are far from the device's,
-or a tensor is beyond the range of half, the results of all kernels are compared in both precisions; that takes two
-compilations.
+whether there is a warning does not depend on which of both is faster. Only where it cannot run the model, its answers
+are far from the device's, or a tensor is beyond the range of half, the model is compiled in float as well. If that does
+not acquit half precision, the results of all kernels are compared in both precisions.
 """
 
 from __future__ import annotations
@@ -77,7 +77,6 @@ class HalfCheck:
         self._judged: tuple[list[Array], dict[str, float]] | None = None
         self._inputs: list[Array] = []
         self._obstacle = _obstacle(frontend, options)
-        self._refusal = "LiteRT is not installed"
         self._thread: threading.Thread | None = None
         if not self._obstacle and is_installed():
             sides = frontend.interface()
@@ -94,12 +93,21 @@ class HalfCheck:
             return HalfPrecision("", unchecked=self._obstacle)
         if self._thread is not None:
             self._thread.join()
-        if self._judged is not None:
-            return self._by_litert(instance, *self._judged)
-        if self._options.numerics.half_check != "always":
-            return HalfPrecision("", unchecked=f"{self._refusal}; {ON_REQUEST}")
+        if self._thread is None and self._options.numerics.half_check != "always":
+            return HalfPrecision("", unchecked=f"LiteRT is not installed; {ON_REQUEST}")
         self._inputs = self._inputs or _inputs(instance.artifact.inputs)
-        return self._by_fp32(instance.artifact, None, HalfPrecision("fp32"))
+        try:
+            results = instance.run(self._inputs, {})
+        except ValueError as error:  # inputs that the model does not take
+            return HalfPrecision("", unchecked=str(error))
+        finally:
+            instance.reset_state()
+        try:
+            if self._judged is not None:
+                return self._by_litert(instance.artifact, results, *self._judged)
+            return self._by_fp32(instance.artifact, results, None, HalfPrecision("fp32"))
+        except (TflgpuError, ValueError) as error:
+            return HalfPrecision("", unchecked=f"its kernels cannot be observed: {error}")
 
     def _ask(self, inputs: Interface, outputs: Interface) -> None:
         """Let LiteRT run the model, on a thread of its own."""
@@ -108,20 +116,13 @@ class HalfCheck:
             given = {tensor: array for (tensor, _), array in zip(inputs, self._inputs, strict=True)}
             with GuardedProcess(self._options.cpu_part.trial_timeout or SECONDS) as process:
                 self._judged = process.judge(self._model, given, [tensor for tensor, _ in outputs], HALF_MAX)
-            if self._judged is None:
-                self._refusal = "no process can be started for LiteRT"
         except (RefusedError, CrashedError, MemoryError, OSError) as error:
-            self._refusal = "LiteRT cannot run it: " + " ".join(str(error).split())
-        LOGGER.info("LiteRT has judged half precision after %.2f s", perf_counter() - self._begin)
+            LOGGER.info("LiteRT cannot judge half precision: %s", " ".join(str(error).split()))
+        LOGGER.info("LiteRT has ended after %.2f s", perf_counter() - self._begin)
 
-    def _by_litert(self, instance: Instance, answers: list[Array], large: dict[str, float]) -> HalfPrecision:
-        artifact = instance.artifact
-        try:
-            results = instance.run(self._inputs, {})
-        except ValueError as error:  # inputs that the model does not take
-            return HalfPrecision("", unchecked=str(error))
-        finally:
-            instance.reset_state()
+    def _by_litert(
+        self, artifact: Artifact, results: list[Array], answers: list[Array], large: dict[str, float]
+    ) -> HalfPrecision:
         if [a.shape for a in results] != [a.shape for a in answers]:
             return HalfPrecision("", unchecked="its outputs have other shapes in LiteRT")
         errors = OutputErrors([info for _, info in artifact.outputs], [answers], [0])
@@ -133,35 +134,43 @@ class HalfCheck:
         if not capped and not always and artifact.report.model.kind.endswith("(dynamic range)"):
             reason = f"LiteRT, whose answers are off by {found.error:.2g}, rounds activations of such a model to 8 bits"
             return HalfPrecision("", unchecked=f"{reason}; {ON_REQUEST}")
-        return self._by_fp32(artifact, capped, found)
+        return self._by_fp32(artifact, results, capped, found)
 
-    def _by_fp32(self, artifact: Artifact, capped: dict[str, float] | None, found: HalfPrecision) -> HalfPrecision:
-        """Compare the results of all kernels in both precisions. capped: the tensors beyond half, if they are known."""
-        LOGGER.info("comparing the results of all kernels in half precision and in float")
-        answers: list[dict[int, Array]] = [{}, {}]
-        try:
-            halves = trace(self._model, self._inputs, self._options, answers[0])
-            floats = trace(self._model, self._inputs, replace(self._options, precision="fp32"), answers[1])
-        except (TflgpuError, ValueError) as error:
-            return HalfPrecision("", unchecked=f"its kernels cannot be observed: {error}")
+    def _by_fp32(
+        self, artifact: Artifact, results: list[Array], capped: dict[str, float] | None, found: HalfPrecision
+    ) -> HalfPrecision:
+        """Compare with fp32 on the device; if outputs are off or a value was capped, the results of all kernels.
+
+        capped: the tensors beyond half, if they are known.
+        """
+        LOGGER.info("comparing half precision with float on the device")
+        answers: dict[int, Array] = {}
+        floats = trace(self._model, self._inputs, replace(self._options, precision="fp32"), answers)
         if capped is None:
             capped = _computed(artifact, _large(self._model, floats))
         chosen = {name for o in artifact.report.operators if o.code in CHOOSE for name in o.outputs}
         outputs = [
-            (tensor, info)
-            for tensor, info in artifact.outputs
+            (tensor, info, result)
+            for (tensor, info), result in zip(artifact.outputs, results, strict=True)
             if info.name not in chosen and (np.dtype(info.dtype).kind == "f" or info.quantization)
         ]
-        half, right = ([each[tensor] for tensor, _ in outputs] for each in answers)
-        errors = OutputErrors([info for _, info in outputs], [right], [0]).of(0, half)
+        if any(answers[tensor].shape != result.shape for tensor, _, result in outputs):
+            return HalfPrecision("", unchecked="its outputs have other shapes in fp32")
+        right, half = [answers[tensor] for tensor, _, _ in outputs], [result for _, _, result in outputs]
+        errors = OutputErrors([info for _, info, _ in outputs], [right], [0]).of(0, half)
         largest = float(errors.max(initial=0.0))
+        found = replace(found, judge="fp32", error=largest)
+        if largest <= LARGEST_ERROR and not capped:
+            return found
+        LOGGER.info("comparing the results of all kernels in half precision and in float")
+        halves = trace(self._model, self._inputs, self._options)
         off = [each for each in compared(halves, floats, capped) if each.name not in chosen]
         if largest > LARGEST_ERROR:
             name = max(zip(errors, outputs, strict=True), key=lambda pair: pair[0])[1][1].name
             off.append(OffTensor(name, _sources(artifact, name), largest, 0.0))
         limit = LARGEST_ERROR if largest > LARGEST_ERROR else np.inf
         first = next((each for each in off if each.error > limit or each.extreme), None)
-        return replace(found, judge="fp32", error=largest, first=first)
+        return replace(found, first=first)
 
 
 def _sources(artifact: Artifact, name: str) -> tuple[int, ...]:
