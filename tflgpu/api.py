@@ -40,7 +40,6 @@ from tflgpu.runtime.signatures import Family, Signatures
 from tflgpu.runtime.submission import Submission
 
 if TYPE_CHECKING:
-    from tflgpu.frontend.frontend import Frontend
     from tflgpu.measure.half_check import HalfCheck
     from tflgpu.model.metadata.declarations import ModelMetadata
     from tflgpu.report.table import Table
@@ -511,8 +510,9 @@ class CompiledModel:
         if check is not None:
             clock.lap("upload")
             verdict = check.verdict(instance)
-            instance.artifact = replace(instance.artifact, report=replace(instance.artifact.report, half=verdict))
-            clock.lap("half check")
+            if verdict is not None:
+                instance.artifact = replace(instance.artifact, report=replace(instance.artifact.report, half=verdict))
+                clock.lap("half check")
 
     def _opened(self, clock: Stopwatch) -> Session:
         """The session, once the driver has opened it: it may take longer for that than planning takes."""
@@ -548,7 +548,7 @@ class CompiledModel:
             from tflgpu.measure.mixed_precision.calibrator import Calibrator
 
             calibrator = Calibrator(numerics.tolerance, numerics.calibration or (), self._opened(clock), cache, timeout)
-        rest = clock, tuner, calibrator, self._shared, partial(self._begin_half_check, options, cache)
+        rest = clock, tuner, calibrator, self._shared, self._half_checked(options, cache)
         artifacts = compile_model(self._model.bytes, options, self._planned, *rest)
         integers = artifacts[0].report.integers
         if integers is not None and integers.products:
@@ -563,15 +563,14 @@ class CompiledModel:
             self._model.release()
         return artifacts
 
-    def _begin_half_check(self, options: Options, cache: Cache | None, frontend: Frontend) -> None:
-        """Let LiteRT judge half precision while the model is compiled, where that is wanted."""
-        if self._target.storage != "half" or self._half_check is not None or hasattr(self, "_runner"):
-            return
-        from tflgpu.measure.half_check import HalfCheck, is_wanted
+    def _half_checked(self, options: Options, cache: Cache | None) -> Callable[[Any], None] | None:
+        """What begins the check of half precision once the model is lowered; None where none is wanted."""
+        if self._target.storage == "half" and self._half_check is None and not hasattr(self, "_runner"):
+            from tflgpu.measure.half_check import HalfCheck, is_wanted
 
-        kept = cache is not None and cache.is_writable
-        if is_wanted(options, frontend, self._target.storage, kept=kept):
-            self._half_check = HalfCheck(self._model.bytes, frontend, options)
+            if is_wanted(options, kept=cache is not None and cache.is_writable):
+                self._half_check = HalfCheck(self._model.bytes, options)
+        return self._half_check.begin if self._half_check is not None else None
 
     def __enter__(self) -> CompiledModel:
         return self

@@ -64,31 +64,38 @@ CHOOSE = frozenset(
 class HalfCheck:
     """Compares a model's answers in half precision with those in float, on a generated input."""
 
-    def __init__(self, model: bytes, frontend: Frontend, options: Options) -> None:
-        """Let LiteRT begin, where it is installed and can take the model.
-
-        Args:
-            model: The file.
-            frontend: The same, lowered.
-            options: The caller's.
-        """
+    def __init__(self, model: bytes, options: Options) -> None:
+        """model: the file. options: the caller's."""
         self._model, self._options = model, options
-        self._begin = perf_counter()
         self._judged: tuple[list[Array], dict[str, float]] | None = None
         self._inputs: list[Array] = []
-        self._obstacle = _obstacle(frontend, options)
+        self._obstacle: str | None = None  # None until it begins
         self._thread: threading.Thread | None = None
+
+    def begin(self, frontend: Frontend) -> None:
+        """Let LiteRT begin, where it is installed and can take the model. A model is checked once.
+
+        Args:
+            frontend: The model, lowered.
+        """
+        kind = kind_of(frontend.subgraph)
+        integers = kind.startswith("integer") and "float32" not in kind
+        if self._obstacle is not None or (integers and self._options.numerics.half_check != "always"):
+            return
+        self._obstacle = _obstacle(frontend, self._options)
         if not self._obstacle and is_installed():
             sides = frontend.interface()
             self._thread = threading.Thread(target=self._ask, args=sides, name="tflgpu-half", daemon=True)
             self._thread.start()
 
-    def verdict(self, instance: Instance) -> HalfPrecision:
-        """What the check finds. Waits for LiteRT.
+    def verdict(self, instance: Instance) -> HalfPrecision | None:
+        """What the check finds; None of a model that needs none. Waits for LiteRT.
 
         Args:
             instance: The compiled model.
         """
+        if self._obstacle is None:
+            return None
         if self._obstacle:
             return HalfPrecision("", unchecked=self._obstacle)
         if self._thread is not None:
@@ -111,6 +118,7 @@ class HalfCheck:
 
     def _ask(self, inputs: Interface, outputs: Interface) -> None:
         """Let LiteRT run the model, on a thread of its own."""
+        begin = perf_counter()
         try:
             self._inputs = _inputs(inputs)
             given = {tensor: array for (tensor, _), array in zip(inputs, self._inputs, strict=True)}
@@ -118,7 +126,7 @@ class HalfCheck:
                 self._judged = process.judge(self._model, given, [tensor for tensor, _ in outputs], HALF_MAX)
         except (RefusedError, CrashedError, MemoryError, OSError) as error:
             LOGGER.info("LiteRT cannot judge half precision: %s", " ".join(str(error).split()))
-        LOGGER.info("LiteRT has ended after %.2f s", perf_counter() - self._begin)
+        LOGGER.info("LiteRT has ended after %.2f s", perf_counter() - begin)
 
     def _by_litert(
         self, artifact: Artifact, results: list[Array], answers: list[Array], large: dict[str, float]
@@ -200,20 +208,15 @@ def compared(halves: Sequence[Result], floats: Sequence[Result], large: dict[str
     return found
 
 
-def is_wanted(options: Options, frontend: Frontend, storage: str, *, kept: bool) -> bool:
-    """Whether a model is to be checked.
+def is_wanted(options: Options, *, kept: bool) -> bool:
+    """Whether models in half precision are to be checked.
 
     Args:
         options: The caller's.
-        frontend: The model, lowered.
-        storage: Of activations, of the target.
         kept: Whether the result can be kept, so that it is found once only.
     """
-    choice, numerics = options.numerics.half_check, options.numerics
-    if storage != "half" or choice == "off" or numerics.tolerance is not None:
-        return False
-    kind = kind_of(frontend.subgraph)
-    return choice == "always" or (kept and (not kind.startswith("integer") or "float32" in kind))
+    choice = options.numerics.half_check
+    return options.numerics.tolerance is None and (choice == "always" or (choice == "auto" and kept))
 
 
 def _obstacle(frontend: Frontend, options: Options) -> str:
