@@ -35,7 +35,7 @@ GLIBC = 41  # the release has 2.41; wheels name the oldest that they run with
 PLATFORMS = ("manylinux2014_aarch64", *(f"manylinux_2_{minor}_aarch64" for minor in range(17, GLIBC + 1)))
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 FOR_TESTS = ("ai-edge-litert", "hypothesis", "pytest")
-MODELS = ("mobilenet_v1_0.25_224_1_default_1", "kws_ref_model", "trained_lstm")
+MODELS = ("trained_lstm", "kws_ref_model", "mobilenet_v1_0.25_224_1_default_1")
 
 # Parts of an output's range, and the quanta that 8-bit answers may be off by.
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
