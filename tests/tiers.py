@@ -104,6 +104,7 @@ WITHOUT_DEVICE = (
     "tests/runtime/drivers/test_missing_drivers.py",
     "tests/runtime/persistent/test_persistent.py",
     "tests/runtime/test_executor_choice.py",
+    "tests/runtime/test_integer_units.py",
     "tests/runtime/test_interruptible.py",
     "tests/runtime/test_quirks.py",
     "tests/runtime/test_transfer.py",

@@ -524,9 +524,10 @@ class CompiledModel:
         check, self._half_check = self._half_check, None
         if check is not None:
             clock.lap("upload")
-            verdict = check.verdict(instance, sum(clock.laps.values()))
-            instance.artifact = replace(instance.artifact, report=replace(instance.artifact.report, half=verdict))
-            clock.lap("half check")
+            verdict = check.verdict(instance)
+            if verdict is not None:
+                instance.artifact = replace(instance.artifact, report=replace(instance.artifact.report, half=verdict))
+                clock.lap("half check")
 
     def _opened(self, clock: Stopwatch) -> Session:
         """The session, once the driver has opened it: it may take longer for that than planning takes."""
@@ -562,7 +563,8 @@ class CompiledModel:
             from tflgpu.measure.mixed_precision.calibrator import Calibrator
 
             calibrator = Calibrator(numerics.tolerance, numerics.calibration or (), self._opened(clock), cache, timeout)
-        artifacts = compile_model(self._model.bytes, options, self._planned, clock, tuner, calibrator, self._shared)
+        rest = clock, tuner, calibrator, self._shared, self._half_checked(options, cache)
+        artifacts = compile_model(self._model.bytes, options, self._planned, *rest)
         integers = artifacts[0].report.integers
         if integers is not None and integers.products:
             from tflgpu.measure.integer_check import without_wrong_unit
@@ -571,16 +573,19 @@ class CompiledModel:
             clock.lap("measure")
             if checked != self._planned:
                 self._planned = checked
-                artifacts = compile_model(self._model.bytes, options, checked, clock, tuner, calibrator, self._shared)
-        if self._target.storage == "half" and self._half_check is None and not hasattr(self, "_runner"):
-            from tflgpu.measure.half_check import HalfCheck, is_wanted
-
-            kept = cache is not None and cache.is_writable
-            if is_wanted(options, artifacts[0], self._target.storage, kept=kept):
-                self._half_check = HalfCheck(self._model.bytes, artifacts[0], options)
+                artifacts = compile_model(self._model.bytes, options, checked, *rest)
         if not artifacts[0].has_free_axes:
             self._model.release()
         return artifacts
+
+    def _half_checked(self, options: Options, cache: Cache | None) -> Callable[[Any], None] | None:
+        """What begins the check of half precision once the model is lowered; None where none is wanted."""
+        if self._target.storage == "half" and self._half_check is None and not hasattr(self, "_runner"):
+            from tflgpu.measure.half_check import HalfCheck, is_wanted
+
+            if is_wanted(options, kept=cache is not None and cache.is_writable):
+                self._half_check = HalfCheck(self._model.bytes, options)
+        return self._half_check.begin if self._half_check is not None else None
 
     def __enter__(self) -> CompiledModel:
         return self

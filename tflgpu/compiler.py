@@ -119,18 +119,19 @@ def compile_model(
     tuner: Tuner | None = None,
     calibrator: Calibrator | None = None,
     shared: Sequence[SharedConstants] = (),
+    lowered: Callable[[Frontend], None] | None = None,
 ) -> tuple[Artifact, ...]:
     """The whole road but the device's own compiler: an artifact for each executor that may be the fastest.
 
     There are two where only measuring can tell, one otherwise, as for a target that names its executor.
     clock: takes the time of each stage. tuner: what chooses the parameters of kernels; by default their cost model.
     calibrator: what chooses the storage of tensors; by default all have the target's. shared: constants of other
-    signatures of the file that the device has.
+    signatures of the file that the device has. lowered: is told of a model that can run, before it is planned.
     Raises ModelError for a damaged model, UnsupportedError with every reason if an operator has nowhere to run,
     ValueError for options that do not fit the model.
     """
     with GuardedProcess(options.cpu_part.trial_timeout) as process:
-        return _compile(data, options, target, clock or Stopwatch(), tuner, calibrator, process, shared)
+        return _compile(data, options, target, clock or Stopwatch(), tuner, calibrator, process, shared, lowered)
 
 
 def _compile(
@@ -142,11 +143,14 @@ def _compile(
     calibrator: Calibrator | None,
     process: GuardedProcess,
     shared: Sequence[SharedConstants],
+    lowered: Callable[[Frontend], None] | None,
 ) -> tuple[Artifact, ...]:
     LOGGER.info("reading the model")
     model: Model = read_model(data)
     frontend: Frontend = lower_model(model, options, litert_shapes(data, process), target.missing_types)
     partitions: tuple[Partition, ...] = frontend.partitions()
+    if lowered is not None:
+        lowered(frontend)
     pieces = {p: frontend.pieces(p) for p in partitions}
     LOGGER.info("planning kernels for %d operators", len(frontend.lowered.entries))
     graphs: Graphs = {p: tuple(optimize(piece.graph) for piece in pieces[p]) for p in partitions}

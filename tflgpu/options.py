@@ -128,9 +128,9 @@ class Numerics(Group, place="numerics"):
         half_check: whether a model in half precision is compared with one in float, on a generated input, when it is
             compiled for the first time. Where an output is off by more than 5% of its range, or a value was capped at
             65504, there is a PrecisionWarning that names the first such tensor. ``"auto"`` does so where the cache
-            keeps the result and LiteRT (the extra ``fallback``) answers, in a process of its own, before the device's
-            compiler is done; ``"always"`` waits for LiteRT, and compares with fp32 on the device where LiteRT is not
-            installed or cannot run the model; ``"off"`` compares nothing. ``report.half`` has the result.
+            keeps the result and LiteRT (the extra ``fallback``) is installed, which runs in a process of its own while
+            the device's compiler works; ``"always"`` also without it, by a model in fp32, and for models of integers;
+            ``"off"`` compares nothing. ``report.half`` has the result.
     """
 
     tolerance: float | None = option(

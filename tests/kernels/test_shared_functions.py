@@ -15,13 +15,13 @@ from tests.ops.case import Net
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tests.support.planning import plan_of
-from tflgpu.codegen import persistent_kernel, program_parts
+from tflgpu.codegen import persistent_kernel
 from tflgpu.codegen.functions import Function, Pointer, read_body
 from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import render
 from tflgpu.codegen.shared_functions import Variant, share, variants
-from tflgpu.plan import Plan
+from tflgpu.plan import Plan, program_parts
 from tflgpu.target import Target
 
 POINTERS = (Pointer("dst", "float", is_written=True), Pointer("src", "float", restrict=True))

@@ -19,6 +19,7 @@ from tflgpu.measure.half_check import compared
 from tflgpu.measure.trace import Result
 from tflgpu.options import options_of
 from tflgpu.report.half_precision import HalfPrecision
+from tflgpu.runtime.instance import Instance
 
 SHAPE = (1, 5, 5, 8)
 CONVOLUTION = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
@@ -114,21 +115,44 @@ def test_who_does_not_ask_does_not_pay(tmp_path: Path, monkeypatch: pytest.Monke
     assert verdict(model(1.0), tmp_path, half_check="off") is None
 
 
-def test_a_late_answer_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    over = threading.Event()
-    monkeypatch.setattr(GuardedProcess, "judge", lambda *_: over.wait(60) and None)
-    half = verdict(model(1.0), tmp_path, half_check="auto")
-    over.set()
-    assert half is not None and "takes longer" in half.unchecked
+@pytest.mark.parametrize("scale", [1.0, 1e5])
+def test_a_late_answer_is_waited_for(scale: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LiteRT begins to judge only after the compiler has finished."""
+    built, judge = threading.Event(), GuardedProcess.judge
+
+    def late(*arguments: Any) -> Any:
+        assert built.wait(60)
+        return judge(*arguments)
+
+    def wait(check: half_check.HalfCheck, instance: Instance) -> HalfPrecision:
+        threading.Timer(0.2, built.set).start()
+        return verdict_of(check, instance)
+
+    verdict_of = half_check.HalfCheck.verdict
+    monkeypatch.setattr(GuardedProcess, "judge", late)
+    monkeypatch.setattr(half_check.HalfCheck, "verdict", wait)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", tflgpu.PrecisionWarning)
+        with compiled(model(scale), tmp_path, half_check="auto") as opened:
+            half = opened.report.half
+    assert half is not None and half.judge and not half.unchecked
+    assert bool(found) == (scale > 1)
 
 
-def test_a_refusal_of_litert_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("end", [half_check.RefusedError("no such operator"), half_check.CrashedError("late", True)])
+def test_where_litert_refuses_or_is_late_fp32_judges_on_request(
+    end: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
-        raise half_check.RefusedError("no such operator")
+        raise end
 
     monkeypatch.setattr(GuardedProcess, "judge", refuse)
     half = verdict(model(1.0), tmp_path, half_check="auto")
-    assert half is not None and "no such operator" in half.unchecked
+    assert half is not None and "LiteRT cannot run it" in half.unchecked
+    half = verdict(model(1.0), tmp_path, half_check="always")
+    assert half is not None and half.judge == "fp32" and 0 < half.error < 5e-3
+    with pytest.warns(tflgpu.PrecisionWarning, match="'second' .* capped"):
+        compiled(model(1e5), tmp_path, half_check="always").close()
 
 
 def test_tensors_are_compared_by_their_own_ranges() -> None:

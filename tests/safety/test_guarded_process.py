@@ -16,7 +16,7 @@ from tests.support.models import Builder
 from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.fallback import guarded_process, litert_interpreter
 from tflgpu.fallback.crash_report import ask_guarded
-from tflgpu.fallback.guarded_process import GuardedProcess, RefusedError
+from tflgpu.fallback.guarded_process import CrashedError, GuardedProcess, RefusedError
 from tflgpu.fallback.submodel import Submodel
 
 pytest.importorskip("ai_edge_litert")
@@ -85,6 +85,12 @@ def test_a_process_answers_again_and_again(process: GuardedProcess) -> None:
         ask_guarded(process, "prepare", crashing(1))
     assert process.ask("shapes", sound) == [[4]]
     assert process.ask("run", sound, [np.zeros(4, np.float32)]) is None
+
+
+def test_what_a_process_that_starts_late_was_to_do_is_not_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarded_process, "START_SECONDS", 0.0)
+    with GuardedProcess(60.0) as late, pytest.raises(CrashedError, match="did not end within 0 s"):
+        late.ask("prepare", crashing(1).model)
 
 
 def test_memory_is_limited(process: GuardedProcess) -> None:

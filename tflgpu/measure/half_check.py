@@ -1,8 +1,9 @@
 """Whether half precision does for a model: checked once, when it is compiled for the first time.
 
-LiteRT runs the model in float in a process of its own, while the device's compiler runs here. Only where its answers
-are far from the device's, or a tensor is beyond the range of half, the results of all kernels are compared in both
-precisions; that takes two compilations.
+LiteRT runs the model in float in a process of its own, while the model is planned and built here, and is waited for:
+whether there is a warning does not depend on which of both is faster. Only where its answers are far from the device's,
+a tensor is beyond the range of half, or the caller asks for a check of a model that LiteRT cannot run, the model is
+compiled in float as well. If that does not acquit half precision, the results of all kernels are compared.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from tflgpu.artifact.artifact import Artifact
 from tflgpu.errors import TflgpuError
 from tflgpu.fallback import is_installed
 from tflgpu.fallback.guarded_process import CrashedError, GuardedProcess, RefusedError
+from tflgpu.frontend.frontend import Frontend
 from tflgpu.measure.mixed_precision.generated_inputs import small_picture
 from tflgpu.measure.mixed_precision.output_errors import OutputErrors
 from tflgpu.measure.trace import Result, trace
 from tflgpu.model.reader import read_model
-from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.model.tensor_info import Interface, TensorInfo
 from tflgpu.options import Options
+from tflgpu.report.describe import constant_bytes, kind_of
 from tflgpu.report.half_precision import LARGEST_ERROR, HalfPrecision, OffTensor
 from tflgpu.runtime.instance import Instance
 from tflgpu.target import HALF_MAX
@@ -37,14 +40,11 @@ Array = NDArray[Any]
 
 LOGGER = logging.getLogger(__name__)
 
-# What waiting for LiteRT may add to a compilation, as a part of it.
-PART = 0.02
-
 # Of a model's constants. LiteRT keeps all tensors of a run in memory.
 MOST_BYTES = 256 << 20
 
-# Until LiteRT's answers are given up, where they are waited for.
-SECONDS = 60.0
+# Until LiteRT's answers are given up, where the caller sets no limit.
+SECONDS = 10.0
 
 ON_REQUEST = "Numerics(half_check='always') compares with fp32"
 
@@ -64,70 +64,74 @@ CHOOSE = frozenset(
 class HalfCheck:
     """Compares a model's answers in half precision with those in float, on a generated input."""
 
-    def __init__(self, model: bytes, artifact: Artifact, options: Options) -> None:
-        """Let LiteRT begin, where it is installed and can take the model.
-
-        Args:
-            model: The file.
-            artifact: What was compiled.
-            options: The caller's.
-        """
+    def __init__(self, model: bytes, options: Options) -> None:
+        """model: the file. options: the caller's."""
         self._model, self._options = model, options
-        self._begin = perf_counter()
         self._judged: tuple[list[Array], dict[str, float]] | None = None
         self._inputs: list[Array] = []
-        self._reason = _obstacle(artifact, options)
+        self._obstacle: str | None = None  # None until it begins
         self._thread: threading.Thread | None = None
-        if not self._reason and is_installed():
-            self._thread = threading.Thread(target=self._ask, args=(artifact,), name="tflgpu-half", daemon=True)
+
+    def begin(self, frontend: Frontend) -> None:
+        """Let LiteRT begin, where it is installed and can take the model. A model is checked once.
+
+        Args:
+            frontend: The model, lowered.
+        """
+        kind = kind_of(frontend.subgraph)
+        integers = kind.startswith("integer") and "float32" not in kind
+        if self._obstacle is not None or (integers and self._options.numerics.half_check != "always"):
+            return
+        self._obstacle = _obstacle(frontend, self._options)
+        if not self._obstacle and is_installed():
+            sides = frontend.interface()
+            self._thread = threading.Thread(target=self._ask, args=sides, name="tflgpu-half", daemon=True)
             self._thread.start()
 
-    def verdict(self, instance: Instance, seconds: float) -> HalfPrecision:
-        """What the check finds.
+    def verdict(self, instance: Instance) -> HalfPrecision | None:
+        """What the check finds; None of a model that needs none. Waits for LiteRT.
 
         Args:
             instance: The compiled model.
-            seconds: What compiling took.
         """
-        if self._reason:
-            return HalfPrecision("", unchecked=self._reason)
-        always = self._options.numerics.half_check == "always"
+        if self._obstacle is None:
+            return None
+        if self._obstacle:
+            return HalfPrecision("", unchecked=self._obstacle)
         if self._thread is not None:
-            self._thread.join(None if always else PART * seconds)
-            if self._thread.is_alive():
-                return HalfPrecision(
-                    "", unchecked="LiteRT takes longer than compiling; Numerics(half_check='always') waits for it"
-                )
-        if self._judged is not None:
-            return self._by_litert(instance, *self._judged)
-        if not always:
-            reason = self._reason or "LiteRT is not installed"
+            self._thread.join()
+        if self._judged is None and self._options.numerics.half_check != "always":
+            reason = "LiteRT is not installed" if self._thread is None else "LiteRT cannot run it, or not in time"
             return HalfPrecision("", unchecked=f"{reason}; {ON_REQUEST}")
-        self._inputs = self._inputs or _inputs(instance.artifact)
-        return self._by_fp32(instance.artifact, None, HalfPrecision("fp32"))
-
-    def _ask(self, artifact: Artifact) -> None:
-        """Let LiteRT run the model, on a thread of its own."""
-        try:
-            self._inputs = _inputs(artifact)
-            given = {tensor: array for (tensor, _), array in zip(artifact.inputs, self._inputs, strict=True)}
-            outputs = [tensor for tensor, _ in artifact.outputs]
-            with GuardedProcess(self._options.cpu_part.trial_timeout or SECONDS) as process:
-                self._judged = process.judge(self._model, given, outputs, HALF_MAX)
-            if self._judged is None:
-                self._reason = "no process can be started for LiteRT"
-        except (RefusedError, CrashedError, MemoryError, OSError) as error:
-            self._reason = "LiteRT cannot run it: " + " ".join(str(error).split())
-        LOGGER.info("LiteRT has judged half precision after %.2f s", perf_counter() - self._begin)
-
-    def _by_litert(self, instance: Instance, answers: list[Array], large: dict[str, float]) -> HalfPrecision:
-        artifact = instance.artifact
+        self._inputs = self._inputs or _inputs(instance.artifact.inputs)
         try:
             results = instance.run(self._inputs, {})
         except ValueError as error:  # inputs that the model does not take
             return HalfPrecision("", unchecked=str(error))
         finally:
             instance.reset_state()
+        try:
+            if self._judged is not None:
+                return self._by_litert(instance.artifact, results, *self._judged)
+            return self._by_fp32(instance.artifact, results, None, HalfPrecision("fp32"))
+        except (TflgpuError, ValueError) as error:
+            return HalfPrecision("", unchecked=f"its kernels cannot be observed: {error}")
+
+    def _ask(self, inputs: Interface, outputs: Interface) -> None:
+        """Let LiteRT run the model, on a thread of its own."""
+        begin = perf_counter()
+        try:
+            self._inputs = _inputs(inputs)
+            given = {tensor: array for (tensor, _), array in zip(inputs, self._inputs, strict=True)}
+            with GuardedProcess(self._options.cpu_part.trial_timeout or SECONDS) as process:
+                self._judged = process.judge(self._model, given, [tensor for tensor, _ in outputs], HALF_MAX)
+        except (RefusedError, CrashedError, MemoryError, OSError) as error:
+            LOGGER.info("LiteRT cannot judge half precision: %s", " ".join(str(error).split()))
+        LOGGER.info("LiteRT has ended after %.2f s", perf_counter() - begin)
+
+    def _by_litert(
+        self, artifact: Artifact, results: list[Array], answers: list[Array], large: dict[str, float]
+    ) -> HalfPrecision:
         if [a.shape for a in results] != [a.shape for a in answers]:
             return HalfPrecision("", unchecked="its outputs have other shapes in LiteRT")
         errors = OutputErrors([info for _, info in artifact.outputs], [answers], [0])
@@ -139,35 +143,43 @@ class HalfCheck:
         if not capped and not always and artifact.report.model.kind.endswith("(dynamic range)"):
             reason = f"LiteRT, whose answers are off by {found.error:.2g}, rounds activations of such a model to 8 bits"
             return HalfPrecision("", unchecked=f"{reason}; {ON_REQUEST}")
-        return self._by_fp32(artifact, capped, found)
+        return self._by_fp32(artifact, results, capped, found)
 
-    def _by_fp32(self, artifact: Artifact, capped: dict[str, float] | None, found: HalfPrecision) -> HalfPrecision:
-        """Compare the results of all kernels in both precisions. capped: the tensors beyond half, if they are known."""
-        LOGGER.info("comparing the results of all kernels in half precision and in float")
-        answers: list[dict[int, Array]] = [{}, {}]
-        try:
-            halves = trace(self._model, self._inputs, self._options, answers[0])
-            floats = trace(self._model, self._inputs, replace(self._options, precision="fp32"), answers[1])
-        except (TflgpuError, ValueError) as error:
-            return HalfPrecision("", unchecked=f"its kernels cannot be observed: {error}")
+    def _by_fp32(
+        self, artifact: Artifact, results: list[Array], capped: dict[str, float] | None, found: HalfPrecision
+    ) -> HalfPrecision:
+        """Compare with fp32 on the device; if outputs are off or a value was capped, the results of all kernels.
+
+        capped: the tensors beyond half, if they are known.
+        """
+        LOGGER.info("comparing half precision with float on the device")
+        answers: dict[int, Array] = {}
+        floats = trace(self._model, self._inputs, replace(self._options, precision="fp32"), answers)
         if capped is None:
             capped = _computed(artifact, _large(self._model, floats))
         chosen = {name for o in artifact.report.operators if o.code in CHOOSE for name in o.outputs}
         outputs = [
-            (tensor, info)
-            for tensor, info in artifact.outputs
+            (tensor, info, result)
+            for (tensor, info), result in zip(artifact.outputs, results, strict=True)
             if info.name not in chosen and (np.dtype(info.dtype).kind == "f" or info.quantization)
         ]
-        half, right = ([each[tensor] for tensor, _ in outputs] for each in answers)
-        errors = OutputErrors([info for _, info in outputs], [right], [0]).of(0, half)
+        if any(answers[tensor].shape != result.shape for tensor, _, result in outputs):
+            return HalfPrecision("", unchecked="its outputs have other shapes in fp32")
+        right, half = [answers[tensor] for tensor, _, _ in outputs], [result for _, _, result in outputs]
+        errors = OutputErrors([info for _, info, _ in outputs], [right], [0]).of(0, half)
         largest = float(errors.max(initial=0.0))
+        found = replace(found, judge="fp32", error=largest)
+        if largest <= LARGEST_ERROR and not capped:
+            return found
+        LOGGER.info("comparing the results of all kernels in half precision and in float")
+        halves = trace(self._model, self._inputs, self._options)
         off = [each for each in compared(halves, floats, capped) if each.name not in chosen]
         if largest > LARGEST_ERROR:
             name = max(zip(errors, outputs, strict=True), key=lambda pair: pair[0])[1][1].name
             off.append(OffTensor(name, _sources(artifact, name), largest, 0.0))
         limit = LARGEST_ERROR if largest > LARGEST_ERROR else np.inf
         first = next((each for each in off if each.error > limit or each.extreme), None)
-        return replace(found, judge="fp32", error=largest, first=first)
+        return replace(found, first=first)
 
 
 def _sources(artifact: Artifact, name: str) -> tuple[int, ...]:
@@ -197,37 +209,30 @@ def compared(halves: Sequence[Result], floats: Sequence[Result], large: dict[str
     return found
 
 
-def is_wanted(options: Options, artifact: Artifact, storage: str, *, kept: bool) -> bool:
-    """Whether a model is to be checked.
+def is_wanted(options: Options, *, kept: bool) -> bool:
+    """Whether models in half precision are to be checked.
 
     Args:
         options: The caller's.
-        artifact: What was compiled.
-        storage: Of activations, of the target.
         kept: Whether the result can be kept, so that it is found once only.
     """
-    choice, numerics = options.numerics.half_check, options.numerics
-    if storage != "half" or choice == "off" or numerics.tolerance is not None:
-        return False
-    kind = artifact.report.model.kind
-    return choice == "always" or (kept and (not kind.startswith("integer") or "float32" in kind))
+    choice = options.numerics.half_check
+    return options.numerics.tolerance is None and (choice == "always" or (choice == "auto" and kept))
 
 
-def _obstacle(artifact: Artifact, options: Options) -> str:
+def _obstacle(frontend: Frontend, options: Options) -> str:
     """Why LiteRT's answers would be those of another model; empty if it can be asked."""
-    report = artifact.report
-    subgraphs = {each.key: each.subgraph for each in report.model.signatures}
-    if artifact.signature is not None and subgraphs.get(artifact.signature, 0) != 0:
+    if frontend.entry.subgraph != 0:
         return "only the file's main subgraph can be"
-    if artifact.bound or options.interface.uint8_inputs:
+    if frontend.entry.bound or options.interface.uint8_inputs:
         return "its inputs are others than the file's"
-    if report.model.constant_bytes > MOST_BYTES:
+    if constant_bytes(frontend.model) > MOST_BYTES:
         return f"it has more than {MOST_BYTES >> 20} MiB of constants"
     return ""
 
 
-def _inputs(artifact: Artifact) -> list[Array]:
-    return [small_picture(info) for _, info in artifact.inputs]
+def _inputs(interface: Interface) -> list[Array]:
+    return [small_picture(info) for _, info in interface]
 
 
 def _computed(artifact: Artifact, large: dict[str, float]) -> dict[str, float]:

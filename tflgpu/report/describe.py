@@ -55,15 +55,18 @@ def describe(model: Model, entry: EntryPoint, inputs: Sequence[TensorInfo], outp
     """What the file declares. inputs, outputs: with the shapes that the model was compiled for."""
     subgraphs = tuple(SubgraphInfo(s.name, len(s.operators), len(s.tensors)) for s in model.subgraphs)
     signatures = tuple(SignatureInfo(s.key, s.subgraph, tuple(s.inputs), tuple(s.outputs)) for s in model.signatures)
+    kind, size = kind_of(model.subgraphs[entry.subgraph]), constant_bytes(model)
+    return ModelInfo(kind, model.description, tuple(inputs), tuple(outputs), signatures, subgraphs, size)
+
+
+def constant_bytes(model: Model) -> int:
+    """Of weights and other constants, as stored in the file."""
     data = [t.data for s in model.subgraphs for t in s.tensors if t.data is not None]
     constants = {d.ctypes.data: d.nbytes for d in data}  # tensors may share a buffer
-    kind = _kind(model.subgraphs[entry.subgraph])
-    return ModelInfo(
-        kind, model.description, tuple(inputs), tuple(outputs), signatures, subgraphs, sum(constants.values())
-    )
+    return sum(constants.values())
 
 
-def _kind(subgraph: Subgraph) -> str:
+def kind_of(subgraph: Subgraph) -> str:
     """How the numbers of a model are stored, in the terms of TensorFlow's converter."""
     weights = {t.dtype for t in subgraph.tensors if t.data is not None and len(t.shape) > 1}
     computed = {i for o in subgraph.operators for i in (*o.inputs, *o.outputs) if i >= 0}

@@ -1,16 +1,20 @@
 """Compile for described GPUs with their makers' compilers: ``python -m tests.drivers.offline FOLDER [CHIP...]``.
 
-FOLDER gets the compilers, if it does not have them; with ``none`` that is all. Compiles every template's cases and
+FOLDER gets the compilers, if it does not have them; with ``none`` that is all. It also keeps what they say of each
+program, so that a call goes on where an earlier one was interrupted. Compiles every template's cases and
 eight models in each precision for each device, the models for each executor that may be the fastest there. Prints a row
 of a table for each device, and what spills.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 
 from tests.drivers.offline.compilers import CompiledKernel, compilers_root, fetch_compilers
@@ -31,6 +35,19 @@ def programs(chip: Chip) -> Iterator[tuple[str, str]]:
                 yield f"{model}-{executor}-{precision}", sources(data, chip, precision, executor)
 
 
+def compiled_once(text: str, chip: Chip, root: Path, folder: Path, name: str) -> list[CompiledKernel]:
+    """As :func:`compiled`, or what that returned earlier."""
+    kept = root / "found" / f"{sha256(f'{chip.name} {text}'.encode()).hexdigest()}.json"
+    if kept.exists():
+        return [CompiledKernel(**facts) for facts in json.loads(kept.read_text())]
+    found = compiled(text, chip, root, folder, name)
+    kept.parent.mkdir(exist_ok=True)
+    part = kept.with_suffix(".part")
+    part.write_text(json.dumps([asdict(kernel) for kernel in found]))
+    part.replace(kept)
+    return found
+
+
 def tried(chip: Chip, root: Path) -> str:
     """A row of the table. Prints what was refused and what spills."""
     kernels: dict[str, CompiledKernel] = {}
@@ -39,7 +56,7 @@ def tried(chip: Chip, root: Path) -> str:
         for name, text in programs(chip):
             count += 1
             try:
-                found = compiled(text, chip, root, Path(folder), name)
+                found = compiled_once(text, chip, root, Path(folder), name)
             except ValueError as error:
                 refused += 1
                 print(f"{chip.model} refuses {name}: {error}", flush=True)

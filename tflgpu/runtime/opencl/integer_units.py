@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -11,6 +12,7 @@ import pyopencl as cl
 from tflgpu.runtime.opencl.quirks import INTEL, POCL, Driver, quirks_of
 
 CPU_FLAGS = Path("/proc/cpuinfo")  # of Linux only: elsewhere functions keep other registers
+MACHINE = "x86_64"  # an emulator of another one, as of containers for ARM, shows the flags of the host
 
 # What tflgpu.kernels.integers describes, the fastest first, by the platform whose compiler was tried with it. Each has
 # the name of the flag that a processor has for it.
@@ -29,6 +31,7 @@ def integer_unit(handle: cl.Device, kind: Literal["gpu", "cpu", "accelerator"]) 
 @cache
 def _flags_of_host(flags: Path) -> frozenset[str]:
     try:
-        return frozenset(flags.read_text().split())
+        found = flags.read_text().split()
     except OSError:
         return frozenset()
+    return frozenset(found if os.uname().machine == MACHINE else ())
