@@ -28,7 +28,7 @@ from tests.ops.case import Net
 from tests.ops.rows.recurrent import EVERYTHING, Lstm, operator_inputs, weights
 from tests.support.models import WITHOUT_KERNEL, Builder
 from tests.support.planning import obstacles_of, plan_of, templates
-from tests.support.targets import CPU
+from tests.support.targets import CPU, H200
 from tflgpu.codegen.link import link
 from tflgpu.frontend.lower import lower
 from tflgpu.graph.ir import EpilogueOp, Graph, Node, State, Tensor, Value, verify
@@ -52,6 +52,30 @@ def test_states_are_written_in_place_where_nothing_reads_them_later() -> None:
     assert sorted(states_of(exchange())) == [False, True]
     assert states_of(never_assigned()) == []
     assert states_of(replaced_rows()) == [True, False]
+
+
+def test_half_precision_rounds_what_only_takes_the_place_of_other_elements() -> None:
+    """What is computed of the last value would be rounded in every run. Of the rows that are an output, none is."""
+    assert types_of(variable_tensor()) == [("float", "float")]
+    assert types_of(replaced_rows()) == [("float", "float"), ("half", "half")]
+
+
+def test_both_values_of_a_state_have_one_type() -> None:
+    """A node looks for a place in the last one only."""
+    builder, shape = Builder(), (4, 6)
+    row, place, ends = builder.input((1, 6)), builder.input((2,), "int32"), []
+    first_values(builder, {"rows": normal(*shape)})
+    old = read(builder, "rows", shape)
+    assign(builder, "rows", builder.add("DYNAMIC_UPDATE_SLICE", [old, row, place], shape))
+    ends.append(builder.tensor((4,), "int64"))
+    builder.op("ARG_MAX", [old, builder.ints(1)], ends, {"output_type": "int64"})
+    assert types_of(builder.finish(ends)) == [("float", "float")]
+
+
+def types_of(data: bytes) -> list[tuple[str, str]]:
+    """The types of each state's last and next value in half precision."""
+    plan = plan_of(data, H200)
+    return [(plan.storage[state.read].type, plan.storage[state.written].type) for state in plan.graph.states]
 
 
 def test_a_kernel_that_replaces_rows_in_place_leaves_the_others_alone() -> None:

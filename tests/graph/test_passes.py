@@ -17,7 +17,7 @@ from tflgpu.passes.find_layer_norms import find_layer_norms
 from tflgpu.passes.find_softmaxes import find_softmaxes
 from tflgpu.passes.fold_affine import fold_affine
 from tflgpu.passes.fold_constants import fold_constants
-from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
+from tflgpu.passes.fuse import fuse_elementwise, inline_operands, inline_shared_source
 from tflgpu.passes.fuse_padding import fuse_padding
 from tflgpu.passes.gather_rows import gather_rows
 from tflgpu.passes.join_depthwise import join_depthwise
@@ -90,6 +90,7 @@ def test_every_pass_is_tested() -> None:
         keep_large_sums,  # tests/plan/test_large_sums.py
         inline_shared_source,
         fuse_elementwise,
+        inline_operands,
         fuse_padding,  # test_narrow_residuals.py
         pack_weights,
     }
@@ -253,6 +254,17 @@ def test_a_step_that_another_node_reads_is_computed_once() -> None:
     step = m.add("LOGISTIC", [x])
     graph = m.graph(m.add("MUL", [x, m.add("TANH", [step])]), m.add("EXP", [step]))
     assert [functions(n) for n in apply(inline_shared_source, graph).nodes].count(["logistic"]) == 1
+
+
+def test_operands_that_nothing_else_reads_are_computed_where_they_are_read() -> None:
+    """As of a rotary embedding, whose cosines are of one row."""
+    m = Model()
+    x, y, cosine, sine = (m.input(IMAGE), m.input(IMAGE), m.input(IMAGE[-2:]), m.input(IMAGE))
+    turned = m.add("SUB", [m.add("MUL", [x, cosine], IMAGE), m.add("MUL", [y, m.add("ABS", [sine])])])
+    graph = m.graph(m.add("MAXIMUM", [m.add("MUL", [x, turned]), turned]))
+    joined = apply(lambda g: inline_operands(fuse_elementwise(g)), graph)
+    assert [len(node.epilogue) for node in joined.nodes] == [4, 2]
+    assert_same_results(graph, joined)
 
 
 def test_a_residual_sum_joins_the_convolution_behind_it() -> None:

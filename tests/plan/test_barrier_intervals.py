@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tflgpu.plan.barrier_intervals import Use, intervals
+from tests.support.models import Builder
+from tests.support.planning import plan_of
+from tests.support.targets import H200
+from tflgpu.plan import planning
+from tflgpu.plan.barrier_intervals import Use, barrier_intervals, intervals
 
 USES = st.builds(
     lambda memory, begin, size, written: Use(memory, begin, begin + size, written),
@@ -31,3 +39,28 @@ def test_an_interval_is_the_least_above_those_of_conflicting_kernels(kernels: li
     for number, uses in enumerate(kernels):
         before = [found[i] for i in range(number) if conflict(kernels[i], uses)]
         assert found[number] == 1 + max(before, default=-1)
+
+
+def branches(number: int, length: int) -> bytes:
+    """A model whose branches are chains of softmaxes, which no kernel joins."""
+    builder = Builder()
+    x, ends = builder.input((1, 4, 4, 8)), []
+    for _ in range(number):
+        y = x
+        for _ in range(length):
+            y = builder.add("SOFTMAX", [y], beta=1.0)
+        ends.append(y)
+    return builder.finish(ends)
+
+
+def test_memory_that_tensors_share_delays_no_branch() -> None:
+    found = Counter(barrier_intervals(plan_of(branches(5, 4), H200)))
+    assert found == {0: 1, 1: 5, 2: 5, 3: 5, 4: 5}  # the first one copies the input
+
+
+def test_an_order_that_takes_many_launches_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other order has more intervals, and runs of equal functions."""
+    by_levels = plan_of(branches(5, 4), H200)
+    monkeypatch.setattr(planning, "find_runs", lambda own: own if max(map(len, own)) > 1 else own[:1])
+    costly = replace(H200, cost_model=replace(H200.cost_model, launch_latency=1e6))
+    assert max(barrier_intervals(plan_of(branches(5, 4), costly))) > max(barrier_intervals(by_levels))

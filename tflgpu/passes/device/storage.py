@@ -43,7 +43,8 @@ def assign_storage(planning: Planning) -> Planning:
     """With the storage of every activation; conversions are in place.
 
     In half precision these stay float: graph inputs and outputs, copies of inputs, what outputs have elements of,
-    tensors in which a node looks for a place (:data:`CHOOSE_A_PLACE`), and tensors that the graph marks as precise.
+    tensors in which a node looks for a place (:data:`CHOOSE_A_PLACE`), and tensors that the graph marks as precise. The
+    last and the next value of a state have one type, as they take each other's place.
     """
     graph, target = planning.graph, planning.target
     root = roots(graph)
@@ -52,15 +53,26 @@ def assign_storage(planning: Planning) -> Planning:
     on_boundary = {root[t] for t in (*graph.inputs, *graph.outputs)}
     leaving = {root.get(t) for t in _leaving(graph)}
     exact = _exact_outputs(graph, root) if target.family == "gpu" else set()
+    marked = {origin for origin in root.values() if graph[origin].precise}
+    precise = _with_states(graph, root, on_boundary | copies | compared | leaving | marked)
     result = {}
     for tensor, origin in root.items():
         geometry = Geometry(graph[tensor].shape)
         boundary = origin in on_boundary
-        precise = boundary or origin in copies | compared | leaving or graph[origin].precise
-        element = DEVICE_ELEMENTS.get(graph[tensor].dtype) or ("float" if precise else target.storage)
+        element = DEVICE_ELEMENTS.get(graph[tensor].dtype) or ("float" if origin in precise else target.storage)
         linear = boundary and (not geometry.is_linear or origin in exact)
         result[tensor] = Storage(geometry, element, linear)
     return replace(planning, storage=result)
+
+
+def _with_states(
+    graph: Graph, root: Mapping[TensorId, TensorId], precise: set[TensorId | None]
+) -> set[TensorId | None]:
+    """``precise`` with both values of each state of which it has one."""
+    pairs = [{root[state.read], root[state.written]} for state in graph.states]
+    while more := [pair for pair in pairs if pair & precise and not pair <= precise]:
+        precise = precise.union(*more)
+    return precise
 
 
 def _exact_outputs(graph: Graph, root: Mapping[TensorId, TensorId]) -> set[TensorId]:
