@@ -33,21 +33,21 @@ PRODUCTS = (
     Product((2,), (), 43, 21, 22, (True, False), (6, 2, 1)),
     Product((), (2,), 9, 70, 14, (True, True), (1, 1, 4)),
     Product((), (), 13, 18, 11, (True, False), (2, 2, 1)),
-    Product((2,), (2,), 1, 300, 10, (False, False), (1, 32)),
-    Product((3, 1), (1, 2), 3, 130, 21, (False, False), (2, 64)),
-    Product((2,), (2,), 9, 70, 14, (True, False), (8, 128)),
-    Product((1,), (1,), 6, 31, 6, (True, False), (4, 32)),
-    Product((2, 3), (2, 1), 3, 33, 9, (True, False), (2, 64)),
-    Product((2,), (2,), 1, 303, 10, (False, True), (1, 128)),
-    Product((3, 1), (1, 2), 3, 130, 21, (False, True), (2, 32)),
-    Product((1,), (1,), 6, 70, 8, (True, True), (4, 64)),
-    Product((2,), (2,), 9, 71, 14, (True, True), (8, 128)),
+    Product((2,), (2,), 1, 300, 10, (False, False), (32, 1)),
+    Product((3, 1), (1, 2), 3, 130, 21, (False, False), (128, 2)),
+    Product((2,), (2,), 9, 70, 14, (True, False), (128, 8)),
+    Product((1,), (1,), 6, 31, 6, (True, False), (128, 4)),
+    Product((2, 3), (2, 1), 3, 33, 9, (True, False), (128, 2)),
+    Product((2,), (2,), 1, 303, 10, (False, True), (128, 1)),
+    Product((3, 1), (1, 2), 3, 130, 21, (False, True), (128, 2)),
+    Product((1,), (1,), 6, 70, 8, (True, True), (128, 4)),
+    Product((2,), (2,), 9, 71, 14, (True, True), (128, 8)),
 )
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A fully connected layer. tile: of a product, or the rows of a group, and how many share the depth."""
+    """A fully connected layer. tile: of a product, or how many of a group share the depth, and its rows."""
 
     rows: int
     depth: int
@@ -63,10 +63,10 @@ class Layer:
 
 
 LAYERS = (
-    Layer(1, 300, 10, (1, 32)),
-    Layer(3, 130, 21, (2, 64)),
-    Layer(4, 30, 7, (4, 128)),
-    Layer(11, 90, 8, (8, 32)),
+    Layer(1, 300, 10, (32, 1)),
+    Layer(3, 130, 21, (128, 2)),
+    Layer(4, 30, 7, (128, 4)),
+    Layer(11, 90, 8, (128, 8)),
     Layer(35, 31, 70, (6, 2, 1)),
     Layer(6, 200, 18, (2, 1, 4)),
 )

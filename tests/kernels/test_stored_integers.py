@@ -26,24 +26,24 @@ TOLERANCES = {"fp32": 1e-6, "fp16": 1e-3}  # of the greatest result
 
 @dataclass(frozen=True)
 class Layer:
-    """block: inputs of a scale, 0 for one scale an output channel. tile: a work-group's rows and sharers on GPUs."""
+    """block: inputs of a scale, 0 for one scale an output channel. tile: sharers and rows of a work-group on GPUs."""
 
     rows: int
     depth: int
     out: int
     bits: int
     block: int = 0
-    tile: tuple[int, int] = (1, 128)
+    tile: tuple[int, int] = (128, 1)
 
 
 LAYERS = (
-    Layer(1, 300, 70, 8, tile=(1, 32)),
-    Layer(3, 45, 33, 8, tile=(2, 32)),
+    Layer(1, 300, 70, 8, tile=(32, 1)),
+    Layer(3, 45, 33, 8, tile=(128, 2)),
     Layer(1, 30, 5, 4),
-    Layer(2, 129, 100, 4, tile=(2, 128)),
+    Layer(2, 129, 100, 4, tile=(128, 2)),
     Layer(1, 192, 70, 4, block=32),
-    Layer(3, 256, 37, 4, block=64, tile=(4, 64)),
-    Layer(1, 512, 48, 8, block=256, tile=(1, 64)),
+    Layer(3, 256, 37, 4, block=64, tile=(128, 4)),
+    Layer(1, 512, 48, 8, block=256, tile=(64, 1)),
     Layer(1, 4800, 34, 4, block=32),
     Layer(1, 9300, 17, 8),
 )

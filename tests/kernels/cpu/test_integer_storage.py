@@ -44,7 +44,7 @@ def test_integers_in_memory_change_no_answer(name: str, device_name: str, monkey
     np.testing.assert_array_equal(found, same)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "sum"])  # which is one kernel
 def test_activations_lie_on_their_grids(name: str) -> None:
     plan = plan_of(network(name, 1)[0], CPU)
     boundary = {plan.roots[t] for t in (*plan.graph.inputs, *plan.graph.outputs)}

@@ -24,8 +24,8 @@ FEWER_SHARERS = (128, 64, 32)
 class VectorTile(Tile):
     """Rows of one slice or of several, the depth of each of which ``sharers`` work-items of a group share."""
 
-    rows: int
     sharers: int
+    rows: int
 
 
 def vector_candidates(shape: MatrixProduct, target: Target, shares: int = 1) -> list[Candidate[VectorTile, KLoopWork]]:
@@ -34,9 +34,9 @@ def vector_candidates(shape: MatrixProduct, target: Target, shares: int = 1) -> 
     None if local memory does not hold a sum of each work-item.
     """
     size = target.local_size
-    sharers = (size, *(n for n in FEWER_SHARERS if n < size and shape.slices > 1))
+    sharers = (size, *(n for n in FEWER_SHARERS if n < size and shape.slices > 1 and shape.rows == 1))
     fits = fits_local(target, size)
-    tiles = (VectorTile(n, sharing) for sharing in sharers for n in ROWS if n < 2 * shape.rows and fits)
+    tiles = (VectorTile(sharing, n) for sharing in sharers for n in ROWS if n < 2 * shape.rows and fits)
     return ranked(tiles, lambda tile: _work(shape, tile, target, shares), lambda work: cycles(work, target))
 
 
