@@ -90,7 +90,6 @@ def test_every_pass_is_tested() -> None:
         keep_large_sums,  # tests/plan/test_large_sums.py
         inline_shared_source,
         fuse_elementwise,
-        inline_operands,
         fuse_padding,  # test_narrow_residuals.py
         pack_weights,
     }

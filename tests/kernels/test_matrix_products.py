@@ -33,7 +33,7 @@ PRODUCTS = (
     Product((2,), (), 43, 21, 22, (True, False), (6, 2, 1)),
     Product((), (2,), 9, 70, 14, (True, True), (1, 1, 4)),
     Product((), (), 13, 18, 11, (True, False), (2, 2, 1)),
-    Product((2,), (2,), 1, 300, 10, (False, False), (32, 1)),
+    Product((2,), (2,), 1, 300, 10, (False, False), (128, 1)),
     Product((3, 1), (1, 2), 3, 130, 21, (False, False), (128, 2)),
     Product((2,), (2,), 9, 70, 14, (True, False), (128, 8)),
     Product((1,), (1,), 6, 31, 6, (True, False), (128, 4)),
@@ -63,7 +63,7 @@ class Layer:
 
 
 LAYERS = (
-    Layer(1, 300, 10, (32, 1)),
+    Layer(1, 300, 10, (128, 1)),
     Layer(3, 130, 21, (128, 2)),
     Layer(4, 30, 7, (128, 4)),
     Layer(11, 90, 8, (128, 8)),

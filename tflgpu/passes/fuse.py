@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -101,18 +101,19 @@ def fuse_elementwise(graph: Graph) -> Graph:
     return graph.with_nodes(nodes[n.output] for n in graph.nodes if n.output in nodes)
 
 
-def inline_operands(graph: Graph) -> Graph:
+def inline_operands(graph: Graph, primaries: Collection[TensorId] = ()) -> Graph:
     """``f(x, g(y, z))`` becomes one map node, if nothing else reads what g computes.
 
     A rotary embedding, ``x * cosine - y * sine``, is one node then. Only map nodes take operands: in the epilogue of
-    another kernel they would need registers.
+    another kernel they would need registers. primaries: tensors that a map can read as its first input only.
     """
     nodes = {n.output: n for n in graph.nodes}
     for original in graph.nodes:
         node = nodes[original.output]
         for tensor in node.inputs[1:] if node.kind == "map" else ():
             inner = nodes.get(tensor)
-            if inner is not None and inner.kind == "map" and fusable(graph, inner, tensor, node):
+            is_map = inner is not None and inner.kind == "map" and not set(inner.inputs).intersection(primaries)
+            if inner is not None and is_map and fusable(graph, inner, tensor, node):
                 node = _with_operand(node, tensor, nodes.pop(tensor))
         nodes[node.output] = node
     return graph.with_nodes(nodes[n.output] for n in graph.nodes if n.output in nodes)

@@ -12,7 +12,7 @@ from tflgpu.passes.find_layer_norms import find_layer_norms
 from tflgpu.passes.find_softmaxes import find_softmaxes
 from tflgpu.passes.fold_affine import fold_affine
 from tflgpu.passes.fold_constants import fold_constants
-from tflgpu.passes.fuse import fuse_elementwise, inline_operands, inline_shared_source
+from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
 from tflgpu.passes.fuse_padding import fuse_padding
 from tflgpu.passes.gather_rows import gather_rows
 from tflgpu.passes.join_depthwise import join_depthwise
@@ -53,7 +53,6 @@ PASSES: Mapping[str, Pass] = {
     "merge_affine": merge_affine,
     "inline_shared_source": inline_shared_source,
     "fuse": fuse_elementwise,
-    "inline_operands": inline_operands,
     "merge_rounding": merge_rounding,
     "fuse_padding": fuse_padding,
     "keep_given_weights": keep_given_weights,

@@ -30,7 +30,7 @@ def candidates(shape: MatrixProduct, target: Target, *, stored: bool = False) ->
     A single row leaves nothing to share but its depth, as long as local memory holds a sum of each work-item. Of
     ``stored`` integers few rows are a vector product, too, which alone reads them: they are the most of what it reads.
     """
-    found: list[Candidate[Tile, KLoopWork]] = [*vector_candidates(shape, target)]
+    found: list[Candidate[Tile, KLoopWork]] = [*vector_candidates(shape, target, in_parts=stored)]
     if shape.rows > (ROWS[-1] if stored else 1) or not found:
         found += product_candidates(shape, target)
     return sorted(found, key=lambda candidate: candidate.cycles)
@@ -46,7 +46,7 @@ def _best(request: Request) -> Candidate[Tile, KLoopWork] | None:
 
 def _has_stored_integers(request: Request) -> bool:
     """Whether the weights of few rows may stay integers in device memory."""
-    few = 1 < request.output.batch <= ROWS[-1] and request.target.arithmetic != "half"
+    few = request.output.batch <= ROWS[-1] and request.target.arithmetic != "half"
     return few and stored_integers(request) is not None
 
 

@@ -28,13 +28,17 @@ class VectorTile(Tile):
     rows: int
 
 
-def vector_candidates(shape: MatrixProduct, target: Target, shares: int = 1) -> list[Candidate[VectorTile, KLoopWork]]:
+def vector_candidates(
+    shape: MatrixProduct, target: Target, shares: int = 1, *, in_parts: bool = False
+) -> list[Candidate[VectorTile, KLoopWork]]:
     """The tiles of a product, or of shares of it, the fastest first.
 
-    None if local memory does not hold a sum of each work-item.
+    None if local memory does not hold a sum of each work-item. in_parts: whether parts of a group may have a slice of a
+    single row each, which leaves a short depth to fewer work-items.
     """
     size = target.local_size
-    sharers = (size, *(n for n in FEWER_SHARERS if n < size and shape.slices > 1 and shape.rows == 1))
+    several = in_parts and shape.rows == 1 and shape.slices > 1
+    sharers = (size, *(n for n in FEWER_SHARERS if several and n < size))
     fits = fits_local(target, size)
     tiles = (VectorTile(sharing, n) for sharing in sharers for n in ROWS if n < 2 * shape.rows and fits)
     return ranked(tiles, lambda tile: _work(shape, tile, target, shares), lambda work: cycles(work, target))

@@ -57,10 +57,10 @@ def true_places(emit: Emitter, x: Tensor) -> tuple[Tensor, Tensor]:
 
     There are as many places as ``x`` has elements. Those after the number of true ones mean nothing, but are in range.
     """
-    steps, inputs = tuple[EpilogueOp, ...](), [x]
-    if x.dtype != "bool":  # truth values are 0 and 1
-        steps = (EpilogueOp("not_equal", (Value(0), Input(1))),)
-        inputs.append(emit.constant(np.zeros((), x.dtype)))
+    # Truth values are 1, but 255 in the simulator Oclgrind.
+    function, number = ("minimum", 1) if x.dtype == "bool" else ("not_equal", 0)
+    inputs = [x, emit.constant(np.full((), number, "int32" if x.dtype == "bool" else x.dtype))]
+    steps = (EpilogueOp(function, (Value(0), Input(1))),)
     truth = reshape_node(emit, emit.node("map", inputs, x.shape, None, steps, "int32"), (x.size,))
     sums = emit.node("cumulative_sum", [truth], (x.size,), CumulativeSum(0, exclusive=False, reverse=False))
     places = emit.node("first_above", [sums], (x.size,), FirstAbove())

@@ -6,7 +6,7 @@ Most of them replace nodes by others that the device computes faster. They run a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tflgpu.errors import internal_faults
 from tflgpu.kernels.architecture import PORTABLE, Architecture, Phase, Rewrite, rewrites
@@ -19,6 +19,7 @@ from tflgpu.passes.device.states import overwrite_states, shorten_states
 from tflgpu.passes.device.storage import assign_storage
 from tflgpu.passes.device.stored_rows import store_rows
 from tflgpu.passes.device.whole_numbers import keep_whole_numbers
+from tflgpu.passes.fuse import inline_operands
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,12 @@ def _registered(phase: Phase) -> dict[str, DevicePass]:
     return {f"{r.architecture.name}.{r.name}": DevicePass(r.run, r.architecture, r.fuses) for r in rewrites(phase)}
 
 
+def _inline_operands(planning: Planning) -> Planning:
+    """After fusions, some of which look for a product that would be part of another map node."""
+    linear = {tensor for tensor, storage in planning.storage.items() if storage.linear}
+    return replace(planning, graph=inline_operands(planning.graph, linear))
+
+
 # By the names that `tflgpu show --after` takes. Fusions come first: they know the kinds of nodes that the portable
 # passes leave. Storage is assigned before, as costs depend on it. A sum is divided after them,
 # whatever node computes it. What is read through a movement is known when no other movement is in place.
@@ -46,6 +53,7 @@ DEVICE_PASSES: Mapping[str, DevicePass] = {
     "assign_storage": DevicePass(assign_storage),
     "store_on_grids": DevicePass(store_on_grids),
     **_registered("fuse"),
+    "inline_operands": DevicePass(_inline_operands, fuses=True),
     "keep_whole_numbers": DevicePass(keep_whole_numbers),
     **_registered("replace"),
     **_registered("divide"),
