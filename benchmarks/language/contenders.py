@@ -21,12 +21,21 @@ class Contender(Protocol):
     def prefill(self, tokens: list[int]) -> None:
         """Fill the cache with 128 tokens."""
 
-    def decode(self, token: int, position: int) -> int:
-        """The likeliest token after this one."""
+    def decode(self, token: int, position: int, count: int) -> list[int]:
+        """The likeliest tokens after this one, which is at ``position``."""
+
+
+def steps(step: Callable[[int, int], int], token: int, position: int, count: int) -> list[int]:
+    """Tokens of one step after another, each of which is given the last token and its position."""
+    found: list[int] = []
+    for place in range(position, position + count):
+        token = step(token, place)
+        found.append(token)
+    return found
 
 
 class Tflgpu:
-    """tflgpu, with the cache on the device and the scores on the host."""
+    """tflgpu, with the cache on the device; on a GPU that also chooses tokens, as for ``tflgpu generate``."""
 
     def __init__(self, path: Path, device: str, precision: str, threads: int) -> None:
         import tflgpu
@@ -40,9 +49,11 @@ class Tflgpu:
         """Fill the cache with 128 tokens."""
         self._decoder.read(tokens)
 
-    def decode(self, token: int, position: int) -> int:
-        """The likeliest token after this one."""
-        return int(self._decoder.step(token, position).argmax())
+    def decode(self, token: int, position: int, count: int) -> list[int]:
+        """The likeliest tokens after this one."""
+        from tflgpu.language.sampling import Sampler, Sampling
+
+        return list(self._decoder.follow(token, position, Sampler(Sampling()), count))
 
 
 class LiteRT:
@@ -74,8 +85,11 @@ class LiteRT:
         """Fill the cache with 128 tokens."""
         self._run(self._prefill, tokens, 0)
 
-    def decode(self, token: int, position: int) -> int:
-        """The likeliest token after this one."""
+    def decode(self, token: int, position: int, count: int) -> list[int]:
+        """The likeliest tokens after this one."""
+        return steps(self._step, token, position, count)
+
+    def _step(self, token: int, position: int) -> int:
         self._run("decode", [token], position)
         return int(self._logits.read(VOCABULARY, np.float32).argmax())
 
@@ -106,9 +120,9 @@ class Torch:
         self._run(tokens, 0)
         self._torch.cuda.synchronize()
 
-    def decode(self, token: int, position: int) -> int:
-        """The likeliest token after this one."""
-        return int(self._run([token], position)[0].argmax())
+    def decode(self, token: int, position: int, count: int) -> list[int]:
+        """The likeliest tokens after this one."""
+        return steps(lambda last, place: int(self._run([last], place)[0].argmax()), token, position, count)
 
     def _run(self, tokens: list[int], position: int) -> Any:
         torch = self._torch
