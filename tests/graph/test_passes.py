@@ -266,6 +266,15 @@ def test_operands_that_nothing_else_reads_are_computed_where_they_are_read() -> 
     assert_same_results(graph, joined)
 
 
+def test_an_operand_that_only_broadcasts_is_read_as_it_is() -> None:
+    m = Model()
+    x, row = m.input(IMAGE), m.add("ABS", [m.input((7,))])
+    graph = m.graph(m.add("SUB", [m.add("EXP", [x]), m.add("BROADCAST_TO", [row, m.ints(IMAGE)], IMAGE)]))
+    joined = apply(lambda g: inline_operands(fuse_elementwise(g)), graph)
+    assert [functions(node) for node in joined.nodes] == [["abs"], ["exp", "sub"]]
+    assert_same_results(graph, joined)
+
+
 def test_a_residual_sum_joins_the_convolution_behind_it() -> None:
     m = Model()
     skip = m.conv(m.input(IMAGE))

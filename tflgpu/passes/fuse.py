@@ -134,7 +134,9 @@ def _with_operand(node: Node, tensor: TensorId, inner: Node) -> Node:
         if isinstance(operand, Value):
             return Value(operand.index + last) if operand.index else operand
         source = node.inputs[operand.index]
-        return Value(last) if source == tensor else read(source)
+        if source == tensor:
+            return Value(last) if last else read(inner.inputs[0])  # which broadcasts
+        return read(source)
 
     epilogue = (*(op.moved(place_inner) for op in inner.epilogue), *(op.moved(place) for op in node.epilogue))
     return replace(node, inputs=inputs, epilogue=epilogue, sources=joint_sources(inner, node))
