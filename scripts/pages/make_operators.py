@@ -84,7 +84,7 @@ Bodies of loops that change shapes go to the CPU, and loops inside of loops that
 
 | operator | on the device, if all of the model can run there |
 |---|---|
-| WHERE (of bool, float32 or int32) | as many places as are true |
+| WHERE (of bool, float32 or int32) | the result has one row for each true element |
 | {sized} | where numbers that are computed decide the size of a result that has a known bound |
 
 Elementwise operators, GATHER, GATHER_ND, FULLY_CONNECTED, reductions, SOFTMAX and others go on with such tensors. `run`

@@ -358,7 +358,7 @@ def _reshape(op: Operation) -> Results | None:
     rest = prod(sizes[:place]) * prod(sizes[place + 1 :])
     if not known:
         if rest < 1 or x.size % rest:
-            raise Refused("its input does not have as many elements as it asks for")
+            raise Refused("the number of elements of its input is no multiple of the product of its known sizes")
         return op.noted(reshape_node(op.emit, x, (*sizes[:place], x.size // rest, *sizes[place + 1 :])), {})
     first = next((i for i, size in enumerate(x.shape) if size != 1 or i in known), 0)
     if set(known) != {first} or any(size != 1 for size in sizes[:place]) or rest < 1:
@@ -366,10 +366,10 @@ def _reshape(op: Operation) -> Results | None:
     row, count = prod(x.shape[first + 1 :]), op.sizes.size(known[first])
     total = count.times(row)
     if total.offset % rest or total.factor % rest:
-        raise Refused("its input may not have as many elements as it asks for")
+        raise Refused("its input and its result may differ in their numbers of elements")
     amount = Amount(total.offset // rest, total.factor // rest, total.number)
     if wanted[place].known is None and wanted[place] != amount:
-        raise Refused("its input may not have as many elements as it asks for")
+        raise Refused("its input and its result may differ in their numbers of elements")
     extent = x.size // rest
     size = known[first] if amount == count else op.number(amount, extent)
     return op.noted(reshape_node(op.emit, x, (*sizes[:place], extent, *sizes[place + 1 :])), {place: size})

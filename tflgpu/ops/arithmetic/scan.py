@@ -55,7 +55,8 @@ def cumsum(site: Site, emit: Emitter) -> Tensor:
 def true_places(emit: Emitter, x: Tensor) -> tuple[Tensor, Tensor]:
     """The places of the elements that are true or not 0, in row-major order, and their number, a scalar of int32.
 
-    There are as many places as ``x`` has elements. Those after the number of true ones mean nothing, but are in range.
+    The list of places has one entry for each element of ``x``. Entries past the number of true elements have no
+    meaning, but are in range.
     """
     # Truth values are 1, but 255 in the simulator Oclgrind.
     function, number = ("minimum", 1) if x.dtype == "bool" else ("not_equal", 0)
