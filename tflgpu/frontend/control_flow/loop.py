@@ -34,7 +34,7 @@ def lower_loop(
     if isinstance(lowered, str):
         return lowered
     piece, positions = lowered
-    first = None if bounds else _lower_condition(operator, condition, state, separate)
+    first = None if bounds else lower_condition(operator, condition, operator.inputs, state, separate)
     if isinstance(first, str):
         return first
     same = [p for p in range(count) if body.outputs[p] == body.inputs[p]]
@@ -50,17 +50,16 @@ def lower_loop(
     )
 
 
-def _lower_condition(
-    operator: Operator, condition: Subgraph, state: Sequence[Tensor], separate: Separate
+def lower_condition(
+    operator: Operator, condition: Subgraph, names: Sequence[TensorIndex], state: Sequence[Tensor], separate: Separate
 ) -> LoweredPiece | str:
+    """The condition of a WHILE as a piece of its own, or an obstacle. names: of the values of ``state``, its inputs."""
     test = separate(condition, None)
-    test.graph.caller = operator.index
     placed = place_inputs(test, state)
-    found = test.call(placed)
-    if isinstance(found, str):
-        return f"in its condition, {found}"
-    inputs = {t.id: operator.inputs[p] for p, t in enumerate(placed) if not t.is_constant}
-    return piece_of(operator, test, inputs, found)
+    again = _again(operator, test, placed)
+    if isinstance(again, str):
+        return f"in its condition, {again}"
+    return piece_of(operator, test, {t.id: names[p] for p, t in enumerate(placed) if not t.is_constant}, [again])
 
 
 def _lower_body(

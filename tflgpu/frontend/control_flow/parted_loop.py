@@ -6,17 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from tflgpu.frontend.control_flow.callee import Separate, subgraphs_of
+from tflgpu.frontend.control_flow.loop import lower_condition
 from tflgpu.frontend.control_flow.pieces import (
     BodyPart,
     Constant,
-    LoweredPiece,
     PartedLoop,
-    piece_of,
-    place_inputs,
 )
 from tflgpu.graph.ir import Tensor
 from tflgpu.graph.layout import Shape
-from tflgpu.model.model import Model, Operator, Subgraph
+from tflgpu.model.model import Model, Operator
 from tflgpu.model.tensor_info import TensorIndex
 
 # Lowers a subgraph as parts of their own, for these values of its inputs, and for these outputs; or says why it cannot.
@@ -43,9 +41,9 @@ def lower_parted_loop(
     condition, body = (model.subgraphs[number] for number in numbers)
     changed = [p for p in range(count) if body.outputs[p] != body.inputs[p]]
     values = [replace(v, data=None) if p in changed else v for p, v in enumerate(state)]
-    test = _lower_condition(operator, condition, body, values, separate)
+    test = lower_condition(operator, condition, body.inputs, values, separate)  # of which no two values share a name
     if isinstance(test, str):
-        return f"in its condition, {test}"
+        return test
     outputs = [t for t in dict.fromkeys(body.outputs) if t not in body.inputs]
     found = lower_parts(operator, numbers[1], dict(zip(body.inputs, values, strict=True)), outputs)
     if isinstance(found, str):
@@ -67,19 +65,3 @@ def lower_parted_loop(
         tuple(operator.outputs),
         tuple(value.shape for value in state),
     )
-
-
-def _lower_condition(
-    operator: Operator, condition: Subgraph, body: Subgraph, values: Sequence[Tensor], separate: Separate
-) -> LoweredPiece | str:
-    """Its inputs are named by those of the body, which no two values share."""
-    test = separate(condition, None)
-    test.graph.caller = operator.index
-    placed = place_inputs(test, values)
-    found = test.call(placed)
-    if isinstance(found, str):
-        return found
-    (again,) = found
-    if again.size != 1 or again.dtype != "bool":
-        return f"it gives {again.dtype} of shape {list(again.shape)}; one truth value was expected"
-    return piece_of(operator, test, {t.id: body.inputs[p] for p, t in enumerate(placed) if not t.is_constant}, found)
