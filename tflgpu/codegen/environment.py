@@ -55,8 +55,8 @@ def steps_in_one(scale: str | float) -> float:
     return float(np.float32(float.fromhex("0x1.000004p0")) / np.float32(_number(scale)))
 
 
-def large_step(integer: str | float, zero: str | float) -> float:
-    """1.5 * 2^23 plus the steps from a grid's zero point to an integer of it."""
+def large_step(integer: str | float, zero: str | float = 0.0) -> float:
+    """1.5 * 2^23, whose bits are 0x4b400000, plus the steps from a grid's zero point to an integer of it."""
     return float(3 << 22) + _number(integer) - _number(zero)
 
 

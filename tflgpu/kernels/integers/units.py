@@ -14,12 +14,14 @@ from dataclasses import dataclass, replace
 class Assembly:
     """Instructions of a processor that do not depend on the integer unit.
 
-    Operands: %0 the activations, %1 the weights, %2 the sums, %3 how many quads are left, %4 bytes between quads of
-    activations. advance: from one quad to the next, ``weights`` bytes of weights; it ends with a branch to label 1.
+    Operands: %0 the activations, %1 the weights, %2 the sums, %3 how many quads are left, %4 what the sums of a row begin
+    with, %5 bytes between quads of activations, %6 bytes from what a row begins with to that of the next one. next_row:
+    goes there. advance: from one quad to the next, ``weights`` bytes of weights; it ends with a branch to label 1.
     clobbers: names of all vector registers, where inline assembly may name them.
     """
 
     load_sum: str
+    next_row: str
     store_sum: str
     advance: tuple[str, ...]
     finish: tuple[str, ...]
@@ -96,9 +98,10 @@ ADDITION_LATENCY = 4
 
 def _x86(register: str, registers: int, move: str) -> Assembly:
     return Assembly(
-        load_sum=f"{move} {{at}}(%2), %%{register}{{sum}}",
+        load_sum=f"{move} {{at}}(%4), %%{register}{{sum}}",
+        next_row="add %6, %4",
         store_sum=f"{move} %%{register}{{sum}}, {{at}}(%2)",
-        advance=("add %4, %0", "add ${weights}, %1", "sub $1, %3", "jnz 1b"),
+        advance=("add %5, %0", "add ${weights}, %1", "sub $1, %3", "jnz 1b"),
         finish=("vzeroupper",),
         clobbers="xmm",
         registers=registers,
@@ -108,9 +111,10 @@ def _x86(register: str, registers: int, move: str) -> Assembly:
 _ZMM = _x86("zmm", 32, "vmovdqu64")
 _YMM = _x86("ymm", 16, "vmovdqu")
 _NEON = Assembly(
-    load_sum="ldr q{sum}, [%2, #{at}]",
+    load_sum="ldr q{sum}, [%4, #{at}]",
+    next_row="add %4, %4, %6",
     store_sum="str q{sum}, [%2, #{at}]",
-    advance=("add %0, %0, %4", "add %1, %1, #{weights}", "subs %3, %3, #1", "b.ne 1b"),
+    advance=("add %0, %0, %5", "add %1, %1, #{weights}", "subs %3, %3, #1", "b.ne 1b"),
     finish=(),
     clobbers="v",
     registers=32,
