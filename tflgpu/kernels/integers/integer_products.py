@@ -88,6 +88,7 @@ class IntegerConvolutionParameters(IntegerProductsParameters, template="integers
     first_slice: str
     zero: int
     images: int
+    in_place: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,6 +274,7 @@ def integer_products(request: Request) -> Kernel:
             first_slice=made.read.expression,
             zero=grid.zero - unit.offset if grid else 0,
             images=made.images,
+            in_place=_reads_in_place(request, unit),
         )
         macs = convolution_macs(request)
     return Kernel(
@@ -303,6 +305,13 @@ def integer_products(request: Request) -> Kernel:
         workspace=packed_vec4s + sums_vec4s + grids_vec4s,
         macs=macs,
     )
+
+
+def _reads_in_place(request: Request, unit: IntegerUnit) -> bool:
+    """Whether an image holds the quads of a pointwise convolution as they would be packed: pixels are neighbours."""
+    attributes, src = request.node.attributes, request.input(0)
+    packs = unit.widens or unit.offset or src.linear or src.grid is None or src.type != "uchar"
+    return not packs and isinstance(attributes, Convolution) and attributes.window.is_pointwise
 
 
 def _rows_of_windows(weights: WholeWeights) -> WholeWeights:
