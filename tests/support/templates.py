@@ -36,6 +36,7 @@ SURROUNDINGS = {
 NOT_PORTABLE = {
     "integers/integer_convolution",
     "integers/integer_depthwise",
+    "integers/integer_patches",
     "integers/integer_layer",
     "mma/gemm/direct",
     "mma/gemm/k_tiles",

@@ -54,7 +54,10 @@ class Case:
         """The template of the kernel that multiplies integers."""
         if self.window is None:
             return "integers/integer_layer"
-        return "integers/integer_convolution" if self.out else "integers/integer_depthwise"
+        if not self.out:
+            return "integers/integer_depthwise"
+        rows = self.window.is_pointwise or self.given is not None
+        return "integers/integer_convolution" if rows else "integers/integer_patches"
 
 
 SAME = Window((3, 3), (1, 1), (1, 1), Padding(1, 1, 1, 1))

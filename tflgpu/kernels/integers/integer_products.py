@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
+from math import ceil, prod
+from typing import Any
 
 import numpy as np
 
-from tflgpu.graph.ir import Node
+from tflgpu.graph.ir import Array, Node
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.convolutions import convolution_macs
 from tflgpu.kernels.cpu.block_products import blocks_per_tile
 from tflgpu.kernels.integers import INTEGERS
 from tflgpu.kernels.integers.dynamic_range import dynamic_pays, has_dynamic_rows, has_rows_of_images
+from tflgpu.kernels.integers.patches import Patch, best_patch
 from tflgpu.kernels.integers.units import UNITS, IntegerUnit
 from tflgpu.kernels.integers.whole_weights import MOST, WholeWeights, whole_weights
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
@@ -35,10 +37,13 @@ RUN_ROWS = 36
 
 # Bytes of a part of the depth, packed for a run: it stays in a core's first cache beside the weights. The same of the
 # sums that wait for the next part.
-PART_BYTES = 16 << 10
+PART_BYTES = 32 << 10
 SUMS_BYTES = 32 << 10
 
 SUM_BYTES = 4
+
+# What part of the time of a tile's products it may take to pack what they read, if there are enough tiles.
+MOST_PACKING = 0.2
 
 # Cycles that a block of sums takes beside its products: they are loaded and stored, and a loop begins and ends.
 BLOCK_CYCLES = 40
@@ -64,7 +69,8 @@ class IntegerProductsParameters(Parameters):
     rows: int
     registers: int
     columns: int
-    run_blocks: int
+    run: int
+    runs: int
     column_blocks: int
     out_blocks: int
     steps: int
@@ -89,6 +95,25 @@ class IntegerConvolutionParameters(IntegerProductsParameters, template="integers
     zero: int
     images: int
     in_place: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntegerPatchesParameters(IntegerProductsParameters, template="integers/integer_patches"):
+    """Parameters of ``templates/integers/integer_patches.cl.j2``."""
+
+    window: Window
+    slices: int
+    first_slice: str
+    taps: int
+    row_planes: tuple[int, ...]
+    column_planes: tuple[int, ...]
+    run_rows: int
+    run_columns: int
+    runs_across: int
+    patch_rows: int
+    patch_columns: int
+    zero: int
+    images: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,25 +198,24 @@ def _columns(request: Request, unit: IntegerUnit) -> tuple[tuple[int, int], int]
 class _Division:
     """How a product is divided.
 
-    shape: of a block of sums, in rows and registers. run_blocks: blocks of rows of a run, runs: of all images. part:
-    quads of the depth that are packed together, of all ``steps``. column_blocks: of a tile, of all ``out_blocks``.
+    shape: of a block of sums, in rows and registers. run: rows of a run, whole blocks, runs: of all images. part: quads
+    of the depth that are packed together, of all ``steps``, and packed_bytes their size. column_blocks: of a tile, of
+    all ``out_blocks``. offsets: of the quads of a part, in bytes. patch: of a run, if windows are packed so.
     """
 
     shape: tuple[int, int]
     columns: int
     read: BlockInputs
     images: int
-    run_blocks: int
+    run: int
     runs: int
     steps: int
     part: int
+    packed_bytes: int
     column_blocks: int
     out_blocks: int
-
-    @property
-    def run(self) -> int:
-        """Rows of a run."""
-        return self.run_blocks * self.shape[0]
+    offsets: Array
+    patch: Patch | None
 
     @property
     def column_tiles(self) -> int:
@@ -203,10 +227,21 @@ class _Division:
         """Of a run and a block of columns."""
         return self.run * self.columns * LANES * self.steps
 
-    def cycles(self, unit: IntegerUnit, all_rows: int) -> float:
+    def cycles(self, unit: IntegerUnit) -> float:
         """In which cores multiply all of it."""
-        blocks = tile_count(all_rows, self.shape[0]) * self.images * self.out_blocks
-        return blocks * (self.steps * unit.step_cycles(*self.shape) + BLOCK_CYCLES)
+        return self.runs * self.out_blocks * _block_cycles(unit, self.shape, self.steps, self.run)
+
+
+def _block_cycles(unit: IntegerUnit, shape: tuple[int, int], steps: int, rows: int) -> float:
+    """In which a core multiplies ``rows`` rows of a block of columns."""
+    return tile_count(rows, shape[0]) * (steps * unit.step_cycles(*shape) + BLOCK_CYCLES)
+
+
+def _sees_patches(request: Request) -> bool:
+    """Whether the windows of a convolution of an image in PHWC4 overlap, or have a stride."""
+    attributes = request.node.attributes
+    windows = isinstance(attributes, Convolution) and not attributes.window.is_pointwise
+    return windows and not request.input(0).linear and not has_rows_of_images(request)
 
 
 def _divided(request: Request, weights: WholeWeights, unit: IntegerUnit) -> _Division:
@@ -217,28 +252,64 @@ def _divided(request: Request, weights: WholeWeights, unit: IntegerUnit) -> _Div
     images, all_rows = _rows(request)
     read = block_inputs(g.channels, groups, columns, Geometry((1, 1, 1, weights.integers.shape[3] * groups)))
     out_blocks, taps = len(read.first), prod(weights.integers.shape[1:3])
-    steps = taps * read.slices
-    row_blocks = tile_count(all_rows, shape[0])
-    run_blocks = tile_count(row_blocks, tile_count(row_blocks, max(1, RUN_ROWS // shape[0])))
-    run = run_blocks * shape[0]
-    quad_bytes = run * LANES * unit.element_bytes
-    part = tile_count(steps, tile_count(steps, max(1, PART_BYTES // quad_bytes)))
+    steps, pixel_bytes = taps * read.slices, LANES * unit.element_bytes
+    patch = None
+    if _sees_patches(request):
+        assert isinstance(attributes, Convolution)
+        patch = best_patch(
+            attributes.window,
+            g.height,
+            g.width,
+            read.slices,
+            lambda rows: out_blocks * _block_cycles(unit, shape, steps, rows),
+        )
+        run = tile_count(patch.positions, shape[0]) * shape[0]
+        runs = tile_count(g.height, patch.run_rows) * tile_count(g.width, patch.run_columns)
+        slice_bytes = patch.slice_pixels * pixel_bytes
+        slices = tile_count(read.slices, tile_count(read.slices, max(1, PART_BYTES // slice_bytes)))
+        part, offsets = slices * taps, patch.offsets(slices) * pixel_bytes
+        packed_bytes = slices * slice_bytes + run * pixel_bytes  # the last rows of a run see what is after the patch
+    else:
+        row_blocks = tile_count(all_rows, shape[0])
+        run = tile_count(row_blocks, tile_count(row_blocks, max(1, RUN_ROWS // shape[0]))) * shape[0]
+        runs = tile_count(all_rows, run)
+        part = tile_count(steps, tile_count(steps, max(1, PART_BYTES // (run * pixel_bytes))))
+        packed = shape[0] if _reads_in_place(request, unit) else run
+        offsets, packed_bytes = np.arange(part) * packed * pixel_bytes, part * packed * pixel_bytes
+        if _reads_in_place(request, unit):
+            offsets = np.concatenate([np.arange(steps) * request.input(0).plane * pixel_bytes, offsets])
     waiting = max(1, SUMS_BYTES // (run * columns * SUM_BYTES)) if part < steps else out_blocks
-    runs = tile_count(row_blocks, run_blocks) * images
     enough = max(1, WORTHWHILE_PRODUCTS // (run * columns * LANES * steps))
     per_core = DYNAMIC_TILES_PER_CORE if request.input(0).grid is None else TILES_PER_CORE
-    wanted = max(tile_count(runs * out_blocks, target.compute_units * per_core), enough)
+    # Each tile packs the patches of its runs.
+    packing = 0.0 if patch is None else patch.packing_cycles(read.slices) / _block_cycles(unit, shape, steps, run)
+    seldom = min(ceil(packing / MOST_PACKING), tile_count(runs * images * out_blocks, target.compute_units))
+    wanted = max(tile_count(runs * images * out_blocks, target.compute_units * per_core), enough, seldom)
     column_blocks = min(waiting, out_blocks, max(1, wanted))
     if len(set(read.first)) > 1:  # what is packed for a tile are the channels of one group
         column_blocks = 1
     column_blocks = tile_count(out_blocks, tile_count(out_blocks, column_blocks))
-    return _Division(shape, columns, read, images, run_blocks, runs, steps, part, column_blocks, out_blocks)
+    return _Division(
+        shape,
+        columns,
+        read,
+        images,
+        run,
+        runs * images,
+        steps,
+        part,
+        packed_bytes,
+        column_blocks,
+        out_blocks,
+        offsets.astype(np.int32),
+        patch,
+    )
 
 
 def _dynamic_pays(request: Request, weights: WholeWeights, unit: IntegerUnit) -> bool:
     """Whether a product of floats is to be one of integers."""
     made = _divided(request, weights, unit)
-    return dynamic_pays(request, made.cycles(unit, _rows(request)[1]), made.column_tiles, unit.weight_bytes)
+    return dynamic_pays(request, made.cycles(unit), made.column_tiles, unit.weight_bytes)
 
 
 @INTEGERS.lowering("convolution", when=multiplies_integers, obstacle=obstacle)
@@ -255,26 +326,30 @@ def integer_products(request: Request) -> Kernel:
     made = _divided(request, weights, unit)
     cost = 2 * made.products * made.column_blocks
     per_tile = blocks_per_tile(made.runs, made.column_tiles, cost, target)
-    packed_vec4s = tile_count(made.part * made.run * LANES * unit.element_bytes, VEC4_BYTES)
+    packed_vec4s = tile_count(made.packed_bytes, VEC4_BYTES)
     waiting = made.column_blocks if made.part < made.steps else 1
     sums_vec4s = waiting * made.run * made.columns * SUM_BYTES // VEC4_BYTES
     grids_vec4s = tile_count(GRID_NUMBERS * made.run, LANES) if grid is None else 0
     # Layers of all numbers of rows read the same blocks of weights, so that signatures share them.
     parts = unit.packed_registers // made.shape[1] if has_rows_of_images(request) else 1
-    arguments, adds_bias = _arguments(request, weights, unit, parts * made.columns, tile_count(made.out_blocks, parts))
+    blocks = parts * made.columns, tile_count(made.out_blocks, parts)
+    arguments, adds_bias = _arguments(request, weights, unit, *blocks, by_slices=made.patch is not None)
     parameters: Callable[..., IntegerProductsParameters]
     if has_rows_of_images(request):
         parameters, macs = IntegerFullyConnectedParameters, g.batch * g.channels * made.steps * LANES
     else:
         assert isinstance(attributes, Convolution)
+        loader: Callable[..., IntegerProductsParameters]
+        loader = partial(IntegerConvolutionParameters, in_place=_reads_in_place(request, unit))
+        if made.patch is not None:
+            loader = partial(IntegerPatchesParameters, **_patch_parameters(made.patch, request))
         parameters = partial(
-            IntegerConvolutionParameters,
+            loader,
             window=attributes.window,
             slices=made.read.slices,
             first_slice=made.read.expression,
             zero=grid.zero - unit.offset if grid else 0,
             images=made.images,
-            in_place=_reads_in_place(request, unit),
         )
         macs = convolution_macs(request)
     return Kernel(
@@ -285,7 +360,8 @@ def integer_products(request: Request) -> Kernel:
             rows=made.shape[0],
             registers=made.shape[1],
             columns=made.columns,
-            run_blocks=made.run_blocks,
+            run=made.run,
+            runs=made.runs // made.images,
             column_blocks=made.column_blocks,
             out_blocks=made.out_blocks,
             steps=made.steps,
@@ -299,12 +375,25 @@ def integer_products(request: Request) -> Kernel:
             adds_bias=adds_bias,
             src=src,
         ),
-        (request.activation("src", 0), *arguments),
+        (request.activation("src", 0), Argument("offsets", "int", None, made.offsets), *arguments),
         tiles=made.column_tiles * tile_count(made.runs, per_tile),
         local_size=1,
         workspace=packed_vec4s + sums_vec4s + grids_vec4s,
         macs=macs,
     )
+
+
+def _patch_parameters(patch: Patch, request: Request) -> dict[str, Any]:
+    return {
+        "taps": len(patch.rows.taps) * len(patch.columns.taps),
+        "row_planes": patch.rows.first,
+        "column_planes": patch.columns.first,
+        "run_rows": patch.run_rows,
+        "run_columns": patch.run_columns,
+        "runs_across": tile_count(request.output.geometry.width, patch.run_columns),
+        "patch_rows": patch.rows.length,
+        "patch_columns": patch.columns.length,
+    }
 
 
 def _reads_in_place(request: Request, unit: IntegerUnit) -> bool:
@@ -320,17 +409,20 @@ def _rows_of_windows(weights: WholeWeights) -> WholeWeights:
 
 
 def _arguments(
-    request: Request, weights: WholeWeights, unit: IntegerUnit, columns: int, blocks: int
+    request: Request, weights: WholeWeights, unit: IntegerUnit, columns: int, blocks: int, *, by_slices: bool
 ) -> tuple[tuple[Argument, ...], bool]:
-    """Packed weights, corrections, factors and bias, and whether there is such a bias."""
+    """Packed weights, corrections, factors and bias, and whether there is such a bias.
+
+    by_slices: whether the quads of all taps of a slice are neighbours, and not those of all slices of a tap.
+    """
     grid, size = request.input(0).grid, blocks * columns
     integers = weights.integers
     out, kh, kw, depth = integers.shape
     inputs = tile_count(depth, LANES) * LANES
     padded = np.zeros((size, kh, kw, inputs), np.int16 if unit.weight_bytes == 2 else np.int8)
     padded[:out, ..., :depth] = integers
-    split = padded.reshape(blocks, columns, kh * kw * inputs // LANES, LANES // unit.inputs, unit.inputs)
-    packed = reordered(split.transpose(0, 2, 3, 1, 4))
+    split = padded.reshape(blocks, columns, kh * kw, inputs // LANES, LANES // unit.inputs, unit.inputs)
+    packed = reordered(split.transpose(0, 3, 2, 4, 1, 5) if by_slices else split.transpose(0, 2, 3, 4, 1, 5))
     zero, scale = (grid.zero - unit.offset, grid.scale) if grid else (1, 1.0)
     corrections = -zero * integers.reshape(out, -1).sum(axis=1, dtype=np.int64)
     factors = scale * weights.scale

@@ -14,7 +14,7 @@ EXTREMES = {1: (-128, -127, -1, 0, 1, 127), 2: (-255, -128, -1, 0, 127, 255)}  #
 
 
 def trial_of(unit: IntegerUnit) -> Trial:
-    """Activations and weights as they are packed for a unit and the wider one, and the sums of all their blocks."""
+    """Operands as they are packed for a unit and the wider one, and the sums of all their blocks."""
     random, run = np.random.default_rng(0), 1 + max(rows for each in unit.all for rows, _ in each.shapes)
     operands, sums = list[Array](), list[Array]()
     for each in unit.all:
@@ -22,7 +22,8 @@ def trial_of(unit: IntegerUnit) -> Trial:
         x = random.choice([0, 1, 127, 128, 254, 255], (QUADS, run, 4)) - each.offset
         packed = np.int16 if each.widens else np.int8 if each.offset else np.uint8
         weights = random.choice(EXTREMES[each.weight_bytes], QUADS * columns * 4)
-        operands += [x.astype(packed), weights.astype(f"i{each.weight_bytes}")]
+        offsets = np.arange(QUADS, dtype=np.int32) * (run * 4 * each.element_bytes)
+        operands += [x.astype(packed), weights.astype(f"i{each.weight_bytes}"), offsets]
         for rows, registers, together in each.products:
             own, all_columns = registers * each.lanes, together * each.lanes
             seen = weights[: QUADS * all_columns * 4].reshape(QUADS, 4 // each.inputs, all_columns, each.inputs)
@@ -33,7 +34,7 @@ def trial_of(unit: IntegerUnit) -> Trial:
     return Trial(
         "multiply_integers",
         ("integers/unit", "probes/integer_unit"),
-        {"unit": unit, "quads": QUADS, "run": run},
+        {"unit": unit, "quads": QUADS},
         tuple(operands),
         np.full(after.size, START, np.int32),
         after,

@@ -14,15 +14,17 @@ from dataclasses import dataclass, replace
 class Assembly:
     """Instructions of a processor that do not depend on the integer unit.
 
-    Operands: %0 the activations, %1 the weights, %2 the sums, %3 how many quads are left, %4 what the sums of a row begin
-    with, %5 bytes between quads of activations, %6 bytes from what a row begins with to that of the next one. next_row:
-    goes there. advance: from one quad to the next, ``weights`` bytes of weights; it ends with a branch to label 1.
-    clobbers: names of all vector registers, where inline assembly may name them.
+    Operands: %0 where the offsets of quads are, %1 the weights, %2 how many quads are left, %3 where a quad is, %4 what
+    the sums of a row begin with, %5 the activations, %6 the sums, %7 bytes from what a row begins with to that of the
+    next one. next_row: goes there. begin: has the place of a quad in %3. advance: from one quad to the next,
+    ``weights`` bytes of weights; it ends with a branch to label 1. clobbers: names of all vector registers, where
+    inline assembly may name them.
     """
 
     load_sum: str
     next_row: str
     store_sum: str
+    begin: tuple[str, ...]
     advance: tuple[str, ...]
     finish: tuple[str, ...]
     clobbers: str
@@ -33,8 +35,9 @@ class Assembly:
 class IntegerUnit:
     """How a processor multiplies integers, and the blocks of sums that its registers hold.
 
-    The products of a block are a loop over quads, which are four inputs of each row. Activations are packed as
-    [quad][row][4], weights as [quad][4 / inputs][column][inputs]. The columns may be a part of those of a wider block.
+    The products of a block are a loop over quads, which are four inputs of each row. Activations are quads of [row][4],
+    each at an offset of its own, and weights are packed as [quad][4 / inputs][column][inputs]. The columns may be a
+    part of those of a wider block.
 
     lanes: sums of a register. inputs: of a sum that an instruction multiplies. widens: whether activations are packed
     as integers of 16 bits. weight_bytes: of a packed weight. offset: what activations are packed less: 128 where they
@@ -99,9 +102,10 @@ ADDITION_LATENCY = 4
 def _x86(register: str, registers: int, move: str) -> Assembly:
     return Assembly(
         load_sum=f"{move} {{at}}(%4), %%{register}{{sum}}",
-        next_row="add %6, %4",
-        store_sum=f"{move} %%{register}{{sum}}, {{at}}(%2)",
-        advance=("add %5, %0", "add ${weights}, %1", "sub $1, %3", "jnz 1b"),
+        next_row="add %7, %4",
+        store_sum=f"{move} %%{register}{{sum}}, {{at}}(%6)",
+        begin=("movslq (%0), %3", "add %5, %3"),
+        advance=("add $4, %0", "add ${weights}, %1", "sub $1, %2", "jnz 1b"),
         finish=("vzeroupper",),
         clobbers="xmm",
         registers=registers,
@@ -112,9 +116,10 @@ _ZMM = _x86("zmm", 32, "vmovdqu64")
 _YMM = _x86("ymm", 16, "vmovdqu")
 _NEON = Assembly(
     load_sum="ldr q{sum}, [%4, #{at}]",
-    next_row="add %4, %4, %6",
-    store_sum="str q{sum}, [%2, #{at}]",
-    advance=("add %0, %0, %5", "add %1, %1, #{weights}", "subs %3, %3, #1", "b.ne 1b"),
+    next_row="add %4, %4, %7",
+    store_sum="str q{sum}, [%6, #{at}]",
+    begin=("ldrsw %3, [%0]", "add %3, %3, %5"),
+    advance=("add %0, %0, #4", "add %1, %1, #{weights}", "subs %2, %2, #1", "b.ne 1b"),
     finish=(),
     clobbers="v",
     registers=32,
@@ -128,7 +133,7 @@ _WIDE_ZMM = IntegerUnit(
     weight_bytes=2,
     shapes=((6, 4), (12, 2), (12, 1), (1, 4)),
     load="vmovdqu64 {at}(%1), %%zmm{weights}",
-    broadcast="vpbroadcastd {at}(%0), %%zmm{row}",
+    broadcast="vpbroadcastd {at}(%3), %%zmm{row}",
     multiply=("vpdpwssd %%zmm{weights}, %%zmm{row}, %%zmm{sum}",),
 )
 _WIDE_YMM = IntegerUnit(
@@ -139,7 +144,7 @@ _WIDE_YMM = IntegerUnit(
     weight_bytes=2,
     shapes=((6, 2), (6, 1), (1, 4)),
     load="vmovdqu {at}(%1), %%ymm{weights}",
-    broadcast="vpbroadcastd {at}(%0), %%ymm{row}",
+    broadcast="vpbroadcastd {at}(%3), %%ymm{row}",
     multiply=(
         "vpmaddwd %%ymm{weights}, %%ymm{row}, %%ymm{product}",
         "vpaddd %%ymm{product}, %%ymm{sum}, %%ymm{sum}",
@@ -167,7 +172,7 @@ UNITS: Mapping[str, IntegerUnit] = {
         offset=128,
         shapes=((6, 4), (12, 2), (1, 4)),
         load="ldr q{weights}, [%1, #{at}]",
-        broadcast="ldr s{row}, [%0, #{at}]",
+        broadcast="ldr s{row}, [%3, #{at}]",
         multiply=("sdot v{sum}.4s, v{weights}.16b, v{row}.4b[0]",),
     ),
 }

@@ -1,0 +1,109 @@
+"""Rectangles of a convolution's output, and how what their windows see is packed.
+
+A rectangle sees a patch of the image. Pixels that are a stride apart are neighbours in a packed patch: it has planes of
+rows by columns. So the pixels that the windows of a row of the output see at one tap are neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from tflgpu.graph.ir import Array
+from tflgpu.kernels.tiling import tile_count
+from tflgpu.ops.image.window import Window
+
+# Positions of a rectangle, at most: their sums are in a core's first cache.
+MOST_POSITIONS = 96
+
+# Columns of a rectangle, at least, if the output has as many.
+LEAST_COLUMNS = 8
+
+# Cycles to pack a row of a plane, and each of its pixels.
+ROW_CYCLES, PIXEL_CYCLES = 20, 0.6
+
+
+@dataclass(frozen=True)
+class Planes:
+    """The planes of a patch along one axis, of ``length`` pixels each.
+
+    first: the first pixel of each, from that of the patch on. taps: of each tap its plane, and its first pixel there.
+    """
+
+    first: tuple[int, ...]
+    length: int
+    taps: tuple[tuple[int, int], ...]
+
+
+def planes_of(extent: int, kernel: int, stride: int, dilation: int) -> tuple[Planes, Planes]:
+    """The planes for ``extent`` outputs of an axis: one of each remainder by the stride, or one of each tap."""
+    places = [tap * dilation for tap in range(kernel)]
+    remainders = sorted({place % stride for place in places})
+    taps = tuple((remainders.index(place % stride), place // stride) for place in places)
+    shared = Planes(tuple(remainders), extent + places[-1] // stride, taps)
+    return shared, Planes(tuple(places), extent, tuple((tap, 0) for tap in range(kernel)))
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A rectangle of ``run_rows`` by ``run_columns`` of the output, and the planes of the patch that it sees."""
+
+    run_rows: int
+    run_columns: int
+    rows: Planes
+    columns: Planes
+
+    @property
+    def positions(self) -> int:
+        """From the first pixel of the output to the last one, in a plane."""
+        return (self.run_rows - 1) * self.columns.length + self.run_columns
+
+    @property
+    def slice_pixels(self) -> int:
+        """Of a slice of a packed patch."""
+        return self.slice_rows * self.columns.length
+
+    @property
+    def slice_rows(self) -> int:
+        """Rows of all planes of a slice."""
+        return len(self.rows.first) * self.rows.length * len(self.columns.first)
+
+    def packing_cycles(self, slices: int) -> float:
+        """In which a core packs ``slices`` slices."""
+        return slices * self.slice_rows * (ROW_CYCLES + PIXEL_CYCLES * self.columns.length)
+
+    def offsets(self, slices: int) -> Array:
+        """Pixels from the first one of a packed patch to that which the first window sees: [slice][row of taps][tap]."""
+        columns = self.columns
+        taps = [
+            ((row_plane * len(columns.first) + plane) * self.rows.length + y) * columns.length + x
+            for (row_plane, y), (plane, x) in product(self.rows.taps, columns.taps)
+        ]
+        every: Array = np.arange(slices)[:, None] * self.slice_pixels + np.array(taps)
+        return every
+
+
+def best_patch(window: Window, height: int, width: int, slices: int, multiplying: Callable[[int], float]) -> Patch:
+    """The rectangles that take the least time for an output of ``height`` x ``width``.
+
+    multiplying: cycles of the products of a number of positions.
+    """
+
+    def cycles(patch: Patch) -> float:
+        runs = tile_count(height, patch.run_rows) * tile_count(width, patch.run_columns)
+        return runs * (multiplying(patch.positions) + patch.packing_cycles(slices))
+
+    widths = sorted(
+        {tile_count(width, parts) for parts in range(1, tile_count(width, LEAST_COLUMNS) + 1)}, reverse=True
+    )
+    patches = (
+        Patch(run_rows, run_columns, rows, columns)
+        for run_columns in widths
+        for run_rows in range(1, min(height, max(1, MOST_POSITIONS // run_columns)) + 1)
+        for rows in planes_of(run_rows, window.kernel[0], window.stride[0], window.dilation[0])
+        for columns in planes_of(run_columns, window.kernel[1], window.stride[1], window.dilation[1])
+    )
+    return min((p for p in patches if p.run_rows == 1 or p.positions <= MOST_POSITIONS), key=cycles)
