@@ -17,7 +17,15 @@ from ai_edge_litert.interpreter import Interpreter
 import tflgpu
 from tests.cli.command import as_json, fail, invoke
 from tests.cli.documented import check
-from tests.language.language_files import bytes_tokenizer, compressed, field, pieces_tokenizer, section_file, task_file
+from tests.language.language_files import (
+    bytes_tokenizer,
+    compressed,
+    field,
+    pieces_tokenizer,
+    section_file,
+    task_file,
+    weights_apart,
+)
 from tflgpu.language.containers import tokenizer_data
 from tflgpu.language.tokenizer import Tokenizer, load_tokenizer
 
@@ -66,11 +74,16 @@ def litert_answer(model: bytes, prompt: list[int], count: int) -> list[int]:
 
 
 def bundle(form: str, folder: Path, model: bytes) -> tuple[Path, Tokenizer]:
-    """A file with the model, which names token 0 as the start and token 1 as the end."""
-    if form == "litertlm":
+    """A file with the model, which names token 0 as the start and token 1 as the end.
+
+    form: "weights" is a .litertlm file with them in a section of their own.
+    """
+    if form in ("litertlm", "weights"):
         metadata = field(1, field(1, field(1, 0))) + field(2, field(1, field(1, 1)))
         tokenizer = bytes_tokenizer()
-        parts = [(5, metadata, ""), (6, compressed(tokenizer), ""), (3, model, "tf_lite_prefill_decode")]
+        parts = [(5, metadata, ""), (6, compressed(tokenizer), "")]
+        pair = weights_apart(model) if form == "weights" else (model,)
+        parts += [(kind, data, "tf_lite_prefill_decode") for kind, data in zip((3, 7), pair, strict=False)]
         return section_file(folder / "model.litertlm", parts), load_tokenizer(tokenizer_data(tokenizer))
     tokenizer = pieces_tokenizer()
     metadata = field(4, 0) + field(5, "</s>")
@@ -78,7 +91,7 @@ def bundle(form: str, folder: Path, model: bytes) -> tuple[Path, Tokenizer]:
 
 
 @pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
-@pytest.mark.parametrize("form", ["litertlm", "task"])
+@pytest.mark.parametrize("form", ["litertlm", "weights", "task"])
 def test_the_answer_is_that_of_litert(device: tflgpu.Device, tmp_path: Path, model: bytes, form: str) -> None:
     path, tokenizer = bundle(form, tmp_path, model)
     prompt = [0, *tokenizer.encode(PROMPT)]
