@@ -33,14 +33,17 @@ PROMPT = "how fast is it"
 
 # An answer whose second token takes forever. It has to be seen before.
 WAITING = """
-import time
+import sys, time
 from tflgpu.cli import app
 from tflgpu.cli.commands import generate
 from tflgpu.language import Statistics
 class Answer:
     statistics = Statistics(5, 1, 1.0, 0.5, "left")
+    tokens = [7]
     def __iter__(self):
         yield "begun"
+        if len(sys.argv) > 1:
+            print("waiting", file=sys.stderr, flush=True)
         time.sleep(600)
 class Generator:
     def __init__(self, *_, **__): pass
@@ -48,7 +51,7 @@ class Generator:
     def __exit__(self, *_): pass
     def stream(self, *_, **__): return Answer()
 generate.Generator = Generator
-app(["generate", "model.tflite", "prompt"])
+app(["generate", "model.tflite", "prompt", *sys.argv[1:]])
 """
 
 
@@ -157,3 +160,34 @@ def test_ctrl_c_leaves_what_there_is(where: str) -> None:
             os.close(reader)
     assert process.returncode == -signal.SIGINT
     assert messages == "5 tokens of prompt (4 a second), 1 of answer (2.0 a second); it was interrupted\ninterrupted\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's here")
+def test_ctrl_c_leaves_what_there_is_as_json() -> None:
+    command = [sys.executable, "-c", WAITING, "--json"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, start_new_session=True, **pipes) as process:
+        try:
+            assert process.stderr is not None and process.stderr.readline() == "waiting\n"
+            process.send_signal(signal.SIGINT)
+            text, messages = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, messages) == (-signal.SIGINT, "interrupted\n")
+    answer = json.loads(text)
+    assert (answer["text"], answer["tokens"], answer["end"]) == ("begun", [7], "left")
+
+
+def test_a_prompt_that_is_no_text(model: bytes, tmp_path: Path) -> None:
+    (tmp_path / "model.tflite").write_bytes(model)
+    (tmp_path / "tokenizer").write_bytes(bytes_tokenizer())
+    words = ("generate", tmp_path / "model.tflite", "how \udcff fast", "--tokenizer", tmp_path / "tokenizer")
+    assert "the prompt is no text in UTF-8, at character 4" in fail(*words)
+
+
+def test_characters_that_stdout_does_not_have() -> None:
+    program = "from tflgpu.cli.commands.generate import _write; _write('caf\\u00e9 \\u20ac')"
+    for encoding, expected in {"ascii": b"caf\\xe9 \\u20ac", "latin-1": b"caf\xe9 \\u20ac"}.items():
+        environment = {**os.environ, "PYTHONIOENCODING": encoding}
+        run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
+        assert run.stdout == expected
