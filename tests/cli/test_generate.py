@@ -17,7 +17,15 @@ from ai_edge_litert.interpreter import Interpreter
 import tflgpu
 from tests.cli.command import as_json, fail, invoke
 from tests.cli.documented import check
-from tests.language.language_files import bytes_tokenizer, compressed, field, pieces_tokenizer, section_file, task_file
+from tests.language.language_files import (
+    bytes_tokenizer,
+    compressed,
+    field,
+    pieces_tokenizer,
+    section_file,
+    task_file,
+    weights_apart,
+)
 from tflgpu.language.containers import tokenizer_data
 from tflgpu.language.tokenizer import Tokenizer, load_tokenizer
 
@@ -25,14 +33,17 @@ PROMPT = "how fast is it"
 
 # An answer whose second token takes forever. It has to be seen before.
 WAITING = """
-import time
+import sys, time
 from tflgpu.cli import app
 from tflgpu.cli.commands import generate
 from tflgpu.language import Statistics
 class Answer:
     statistics = Statistics(5, 1, 1.0, 0.5, "left")
+    tokens = [7]
     def __iter__(self):
         yield "begun"
+        if len(sys.argv) > 1:
+            print("waiting", file=sys.stderr, flush=True)
         time.sleep(600)
 class Generator:
     def __init__(self, *_, **__): pass
@@ -40,7 +51,7 @@ class Generator:
     def __exit__(self, *_): pass
     def stream(self, *_, **__): return Answer()
 generate.Generator = Generator
-app(["generate", "model.tflite", "prompt"])
+app(["generate", "model.tflite", "prompt", *sys.argv[1:]])
 """
 
 
@@ -66,11 +77,16 @@ def litert_answer(model: bytes, prompt: list[int], count: int) -> list[int]:
 
 
 def bundle(form: str, folder: Path, model: bytes) -> tuple[Path, Tokenizer]:
-    """A file with the model, which names token 0 as the start and token 1 as the end."""
-    if form == "litertlm":
+    """A file with the model, which names token 0 as the start and token 1 as the end.
+
+    form: "weights" is a .litertlm file with them in a section of their own.
+    """
+    if form in ("litertlm", "weights"):
         metadata = field(1, field(1, field(1, 0))) + field(2, field(1, field(1, 1)))
         tokenizer = bytes_tokenizer()
-        parts = [(5, metadata, ""), (6, compressed(tokenizer), ""), (3, model, "tf_lite_prefill_decode")]
+        parts = [(5, metadata, ""), (6, compressed(tokenizer), "")]
+        pair = weights_apart(model) if form == "weights" else (model,)
+        parts += [(kind, data, "tf_lite_prefill_decode") for kind, data in zip((3, 7), pair, strict=False)]
         return section_file(folder / "model.litertlm", parts), load_tokenizer(tokenizer_data(tokenizer))
     tokenizer = pieces_tokenizer()
     metadata = field(4, 0) + field(5, "</s>")
@@ -78,7 +94,7 @@ def bundle(form: str, folder: Path, model: bytes) -> tuple[Path, Tokenizer]:
 
 
 @pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
-@pytest.mark.parametrize("form", ["litertlm", "task"])
+@pytest.mark.parametrize("form", ["litertlm", "weights", "task"])
 def test_the_answer_is_that_of_litert(device: tflgpu.Device, tmp_path: Path, model: bytes, form: str) -> None:
     path, tokenizer = bundle(form, tmp_path, model)
     prompt = [0, *tokenizer.encode(PROMPT)]
@@ -144,3 +160,34 @@ def test_ctrl_c_leaves_what_there_is(where: str) -> None:
             os.close(reader)
     assert process.returncode == -signal.SIGINT
     assert messages == "5 tokens of prompt (4 a second), 1 of answer (2.0 a second); it was interrupted\ninterrupted\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's here")
+def test_ctrl_c_leaves_what_there_is_as_json() -> None:
+    command = [sys.executable, "-c", WAITING, "--json"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, start_new_session=True, **pipes) as process:
+        try:
+            assert process.stderr is not None and process.stderr.readline() == "waiting\n"
+            process.send_signal(signal.SIGINT)
+            text, messages = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, messages) == (-signal.SIGINT, "interrupted\n")
+    answer = json.loads(text)
+    assert (answer["text"], answer["tokens"], answer["end"]) == ("begun", [7], "left")
+
+
+def test_a_prompt_that_is_no_text(model: bytes, tmp_path: Path) -> None:
+    (tmp_path / "model.tflite").write_bytes(model)
+    (tmp_path / "tokenizer").write_bytes(bytes_tokenizer())
+    words = ("generate", tmp_path / "model.tflite", "how \udcff fast", "--tokenizer", tmp_path / "tokenizer")
+    assert "the prompt is no text in UTF-8, at character 4" in fail(*words)
+
+
+def test_characters_that_stdout_does_not_have() -> None:
+    program = "from tflgpu.cli.commands.generate import _write; _write('caf\\u00e9 \\u20ac')"
+    for encoding, expected in {"ascii": b"caf\\xe9 \\u20ac", "latin-1": b"caf\xe9 \\u20ac"}.items():
+        environment = {**os.environ, "PYTHONIOENCODING": encoding}
+        run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
+        assert run.stdout == expected

@@ -15,8 +15,9 @@ from tests.quick import on_first_runtime
 from tests.support.integer_weights import draw, layer
 from tests.support.limited_devices import Simulation, limited
 from tests.support.models import Builder
-from tests.support.planning import plan_of, templates
+from tests.support.planning import graph_of, plan_of, templates
 from tflgpu.kernels.request import Request
+from tflgpu.kernels.stored_integers import integers_of
 from tflgpu.target import Limits, Target
 
 pytest.importorskip("ai_edge_litert")
@@ -134,6 +135,24 @@ def test_cpus_read_the_same_weights_for_all_numbers_of_rows(
         arguments = [a for k in plan_of(layer(weights, rows, None), target).kernels for a in k.arguments]
         found.add(b"".join(a.data.tobytes() for a in arguments if a.name in ("weights", "scales")))
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("together", [1, 2])
+def test_scales_of_blocks_are_never_one_for_each_element(bits: int, together: int) -> None:
+    """together: neighbouring blocks that have the same scale in all rows, and so are one."""
+    weights = draw(np.random.default_rng(4), (70, 192), bits, 32)
+    if together == 2:
+        weights.scales[:, 1::2] = weights.scales[:, ::2]
+    weights.scales[5] = 0
+    graph = graph_of(layer(weights, 1, None))
+    (node,) = graph.nodes
+    tensor = graph[node.inputs[1]]
+    assert tensor.scale is not None and tensor.scale.shape == (70, 6)
+    found = integers_of(tensor, 70)
+    assert found is not None and (found.block, found.bits) == (32 * together, bits)
+    np.testing.assert_array_equal(found.scales, weights.scales[:, ::together])
+    np.testing.assert_array_equal(found.integers, np.where(np.arange(70)[:, None] == 5, 0, weights.integers))
 
 
 def stored(model: bytes, target: Target) -> list[tuple[str, int]]:

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import flatbuffers
 import sentencepiece
+from ai_edge_litert import schema_py_generated as schema
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from tflgpu.fallback.schema_objects import packed, unpacked
 
 TEXT = (Path(__file__).parents[2] / "README.md").read_text()
 
@@ -100,6 +103,33 @@ def section_file(path: Path, parts: Sequence[tuple[int, bytes, str]]) -> Path:
         data[first:last] = part
     path.write_bytes(data)
     return path
+
+
+def weights_apart(
+    model: bytes, group: str = "tflite_weights", least: int = 64, packing: str | None = None
+) -> tuple[bytes, bytes]:
+    """A model without its constants of at least ``least`` bytes, and these as a section of weights.
+
+    group, packing: what the model says of them.
+    """
+    file = unpacked(model)
+    weights, numbers = bytearray(), dict[int, int]()
+    file.externalBufferGroups = [schema.ExternalBufferGroupT(name="another"), schema.ExternalBufferGroupT(name=group)]
+    file.externalBuffers = []
+    for tensor in (tensor for graph in file.subgraphs for tensor in graph.tensors):
+        data = file.buffers[tensor.buffer].data
+        if data is None or len(data) < least:
+            continue
+        if tensor.buffer not in numbers:
+            numbers[tensor.buffer] = 1000 + 7 * len(numbers)  # ids are no indices
+            weights.extend(bytes(-len(weights) % 64))
+            buffer = schema.ExternalBufferT(numbers[tensor.buffer], 1, len(weights), len(data), packing)
+            file.externalBuffers.append(buffer)
+            weights.extend(data)
+        tensor.externalBuffer, tensor.buffer = numbers[tensor.buffer], 0
+    for number in numbers:
+        file.buffers[number].data = None
+    return packed(file), bytes(weights)
 
 
 def compressed(text: bytes) -> bytes:

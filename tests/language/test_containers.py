@@ -8,13 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ai_edge_litert.interpreter import Interpreter
 
 import tflgpu
-from tests.language.language_files import compressed, field, section_file, task_file
+from tests.language.language_files import compressed, field, section_file, task_file, weights_apart
 from tflgpu.language import open_language_file
 from tflgpu.language.containers import MODEL
 from tflgpu.language.language_metadata import Affixes, LanguageMetadata
 from tflgpu.language.prompt import written_prompt
+from tflgpu.model.reader import read_model
+from tflgpu.model.writer import ModelBuilder
 
 JSON = b'{"version": "1.0", "note": "a tokenizer, seen as bytes alone"}'
 
@@ -110,10 +113,91 @@ def test_missing_parts(tmp_path: Path) -> None:
     file = open_language_file(section_file(tmp_path / "a", [(3, b"x", "tf_lite_embedder")]))
     with pytest.raises(tflgpu.ModelError, match="no TF_LITE_PREFILL_DECODE; it has: TF_LITE_EMBEDDER"):
         file.model()
-    with pytest.raises(tflgpu.ModelError, match="weights are in a section of their own"):
-        open_language_file(section_file(tmp_path / "b", [(3, b"x", ""), (7, b"y", "tf_lite_prefill_decode")]))
     with pytest.raises(FileNotFoundError):
         open_language_file(tmp_path / "nothing")
+
+
+@pytest.fixture(params=["float", "weight_only_int8", "int4_blocks_of_32"])
+def decoder(shared: Path, request: pytest.FixtureRequest) -> bytes:
+    return (shared / f"language/decoder_{request.param}.tflite").read_bytes()
+
+
+@pytest.mark.parametrize("first", ["model", "weights"])
+def test_weights_in_a_section_of_their_own(decoder: bytes, tmp_path: Path, first: str) -> None:
+    """All constants of both signatures are those of the whole file, and lie in the bytes that the file gives."""
+    model, weights = weights_apart(decoder)
+    assert len(weights) > len(decoder) / 3
+    parts = [(7, weights, "tf_lite_prefill_decode"), (3, model, ""), (7, b"of another", "tf_lite_embedder")]
+    read = open_language_file(section_file(tmp_path / "file", parts[:: 1 if first == "weights" else -1])).model()
+    assert read.endswith(weights)
+    whole = np.frombuffer(read, np.uint8)
+    for one, other in zip(read_model(read).subgraphs, read_model(decoder).subgraphs, strict=True):
+        assert (one.operators, one.inputs, one.outputs) == (other.operators, other.inputs, other.outputs)
+        for found, right in zip(one.tensors, other.tensors, strict=True):
+            assert (found.name, found.shape, found.quantization) == (right.name, right.shape, right.quantization)
+            assert (found.data is None) == (right.data is None)
+            if found.data is not None and right.data is not None:
+                np.testing.assert_array_equal(found.data, right.data)
+                assert np.shares_memory(found.data, whole)
+
+
+def test_litert_reads_weights_that_were_in_a_section(decoder: bytes, tmp_path: Path) -> None:
+    model, weights = weights_apart(decoder)
+    read = open_language_file(section_file(tmp_path / "file", [(3, model, ""), (7, weights, "")])).model()
+    steps = [Interpreter(model_content=data).get_signature_runner("decode") for data in (decoder, read)]
+    draw = np.random.default_rng(0)
+    inputs = {
+        name: np.zeros(detail["shape"], detail["dtype"])
+        if detail["dtype"] != np.float32
+        else draw.normal(size=detail["shape"]).astype(np.float32)
+        for name, detail in steps[0].get_input_details().items()
+    }
+    expected, found = (step(**inputs) for step in steps)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_damaged_weights(shared: Path, tmp_path: Path) -> None:
+    decoder = (shared / "language/decoder_float.tflite").read_bytes()
+    model, weights = weights_apart(decoder)
+
+    def fails(match: str, *parts: tuple[int, bytes, str]) -> None:
+        with pytest.raises(tflgpu.ModelError, match=match):
+            open_language_file(section_file(tmp_path / "file", parts)).model()
+
+    fails(r"external buffer \d+ of the model is in the group 'tflite_weights', .* it has no weights", (3, model, ""))
+    fails("it has no weights", (3, model, ""), (7, weights, "tf_lite_embedder"))
+    fails(
+        r"external buffer \d+ of the model lies in bytes \d+ to \d+ of 'tflite_weights', which has",
+        (3, model, ""),
+        (7, weights[:-1], ""),
+    )
+    fails(
+        "in the group 'elsewhere', which is not in the file; it has 'tflite_weights'",
+        (3, weights_apart(decoder, "elsewhere")[0], ""),
+        (7, weights, ""),
+    )
+    fails("has the packing 'tiled'", (3, weights_apart(decoder, packing="tiled")[0], ""), (7, weights, ""))
+    with pytest.raises(tflgpu.ModelError, match=r"has its values in external buffer \d+, outside of the file"):
+        read_model(model)
+
+
+def test_each_bit_of_small_models_with_weights(tmp_path: Path) -> None:
+    """Whatever is changed in the model: it is read, or there is a ModelError."""
+    builder = ModelBuilder()
+    x, y = builder.input((2, 8)), builder.tensor((2, 8))
+    builder.op("ADD", [x, builder.constant(np.arange(8, dtype=np.float32))], [y])
+    model, weights = weights_apart(builder.finish([y]), least=32)
+    failed = 0
+    for place in range(len(model)):
+        data = bytearray(model)
+        data[place] ^= 1 << place % 8
+        file = open_language_file(section_file(tmp_path / "file", [(3, bytes(data), ""), (7, weights, "")]))
+        try:
+            read_model(file.model())
+        except tflgpu.ModelError:
+            failed += 1
+    assert len(model) // 4 < failed < len(model)
 
 
 def test_damaged_sections(tmp_path: Path) -> None:

@@ -30,7 +30,8 @@ class Tensor:
     """A value of the graph. ``data`` is set for constants, row-major and of ``shape``.
 
     precise: stored in float in every precision, because its values need more digits than half has.
-    scale: of a quantized constant, the numbers of which its values are whole multiples; it broadcasts to ``data``.
+    scale: of a quantized constant, the numbers of which its values are whole multiples; it broadcasts to ``data``,
+        or has one for each block of a row, where that is a matrix.
     factor: what the numbers in memory have to be multiplied by.
     dynamic: of quantized weights, whether LiteRT's kernels quantize at run time what they multiply (dynamic range).
     parts: of complex numbers, the tensors that hold their real and their imaginary parts. No node computes the tensor
@@ -257,6 +258,12 @@ def broadcasts_to(shape: Shape, target: Shape) -> bool:
     return tail is not None and all(d in (1, t) for d, t in zip(shape, tail, strict=True))
 
 
+def scales(shape: Shape, target: Shape) -> bool:
+    """Whether scales of ``shape`` are those of a constant of shape ``target``: they broadcast, or are one a block."""
+    is_blocks = len(shape) == len(target) == 2 and shape[0] == target[0] and shape[1] and target[1] % shape[1] == 0
+    return bool(is_blocks) or broadcasts_to(shape, target)
+
+
 def extends_to(shape: Shape, target: Shape) -> bool:
     """Whether zeros after the last channel of several make a tensor of ``shape`` one of ``target``."""
     return 0 < len(shape) == len(target) and shape[:-1] == target[:-1] and 1 < shape[-1] < target[-1]
@@ -284,7 +291,7 @@ def _broken_rules(graph: Graph, states_are_alone: bool) -> Iterator[str]:
             yield f"constant {tensor} has data of another shape"
         if tensor.scale is not None and not tensor.is_constant:
             yield f"{tensor} has a scale, but is no constant"
-        if tensor.scale is not None and not broadcasts_to(tensor.scale.shape, tensor.shape):
+        if tensor.scale is not None and not scales(tensor.scale.shape, tensor.shape):
             yield f"the scale of {tensor} does not broadcast to it"
     for node in graph.nodes:
         missing = [i for i in node.inputs if i not in defined]

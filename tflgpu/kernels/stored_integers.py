@@ -81,8 +81,10 @@ def integers_of(weights: Tensor, out: int) -> StoredIntegers | None:
     data = elements.reshape(out, -1)
     if scale.size == 1 or (scale.size == out and scale.shape[0] == out):
         scales, block = np.broadcast_to(scale.reshape(-1, 1), (out, 1)), data.shape[1]
+    elif scale.shape == (out, scale.size // out) and data.shape[1] % scale.shape[1] == 0:
+        scales, block = _blocks(scale, data.shape[1])
     elif scale.size == data.size:
-        scales, block = _blocks(scale.reshape(data.shape))
+        scales, block = _blocks(scale.reshape(data.shape), data.shape[1])
     else:
         return None
     if not (np.isfinite(scales) & (scales >= 0)).all() or (scales.shape[1] > 1 and block % LANES):
@@ -90,20 +92,24 @@ def integers_of(weights: Tensor, out: int) -> StoredIntegers | None:
     integers = np.empty(data.shape, np.int8)
     least = most = 0
     for first in range(0, out, rows := max(1, ROWS_AT_ONCE // data.shape[1])):
-        part, own = data[first : first + rows], np.repeat(scales[first : first + rows], block, axis=1)
+        own = scales[first : first + rows, :, None]
+        part = data[first : first + rows].reshape(len(own), -1, block)
         whole = np.rint(np.divide(part, own, out=np.zeros(part.shape), where=own > 0))
         if not np.isfinite(whole).all():
             return None
         least, most = min(least, int(whole.min())), max(most, int(whole.max()))
         if least < -128 or most > 127:
             return None
-        integers[first : first + rows] = whole
+        integers[first : first + rows] = whole.reshape(len(own), -1)
     return StoredIntegers(integers, scales.astype(np.float32), block, 4 if least >= -8 and most < 8 else 8)
 
 
-def _blocks(scale: Array) -> tuple[Array, int]:
-    """The scales of the longest blocks of inputs in which every output has a single one, and how long these are."""
-    depth = scale.shape[1]
-    changes = np.flatnonzero((scale[:, 1:] != scale[:, :-1]).any(axis=0)) + 1
+def _blocks(scale: Array, depth: int) -> tuple[Array, int]:
+    """The scales of the longest blocks of inputs in which every output has a single one, and how long these are.
+
+    scale: of blocks or elements. depth: inputs.
+    """
+    size = depth // scale.shape[1]
+    changes = size * (np.flatnonzero((scale[:, 1:] != scale[:, :-1]).any(axis=0)) + 1)
     block = gcd(depth, *changes.tolist())
-    return scale[:, ::block], block
+    return scale[:, :: block // size], block

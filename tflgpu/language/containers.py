@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -13,13 +14,19 @@ from typing import BinaryIO, Literal
 from tflgpu.errors import ModelError
 from tflgpu.language.language_metadata import LanguageMetadata, section_metadata, task_metadata
 from tflgpu.language.section_table import MAGIC, Section, read_sections
+from tflgpu.model.constants.external_buffers import without_external_buffers
 
 ZIP_MAGIC = b"PK\x03\x04"
 
 # The names of a .task file's parts, and of the model among the sections of a .litertlm file.
 MODEL, TOKENIZER, METADATA = "TF_LITE_PREFILL_DECODE", "TOKENIZER_MODEL", "METADATA"
 
+# The group of external buffers whose bytes are the section of weights of the same model_type.
+WEIGHTS = "tflite_weights"
+
 _LARGEST_TOKENIZER = 1 << 30  # bytes
+
+_PIECE = 1 << 24  # bytes that are read at a time
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,8 @@ class LanguageFile:
     Attributes:
         path: Of the file.
         models: The bytes of each .tflite model, read when they are asked for, by name: ``TF_LITE_PREFILL_DECODE`` is
-            the language model, others are such as encoders of images.
+            the language model, others are such as encoders of images. Weights that the file has in a section of their
+            own are among the bytes of their model.
         tokenizer: The tokenizer, if the file has one.
         metadata: What the file says about its model.
     """
@@ -96,13 +104,14 @@ def tokenizer_data(data: bytes) -> TokenizerData:
 
 def _open_sections(path: Path, file: BinaryIO) -> LanguageFile:
     sections = read_sections(file, path.stat().st_size)
+    weights = {_model_type(s): _SectionBytes(path, s) for s in reversed(sections) if s.type == "weights"}
     models: dict[str, Callable[[], bytes]] = {}
     tokenizer, metadata = None, LanguageMetadata()
     for section in sections:
-        name = section.items.get("model_type", MODEL).upper()
         match section.type:
             case "model":
-                models.setdefault(name, _SectionBytes(path, section))
+                name = _model_type(section)
+                models.setdefault(name, _ModelBytes(_SectionBytes(path, section), weights.get(name)))
             case "sentencepiece" | "tokenizers" if tokenizer is None:
                 data = _SectionBytes(path, section)()
                 if section.type == "sentencepiece":
@@ -111,9 +120,11 @@ def _open_sections(path: Path, file: BinaryIO) -> LanguageFile:
                     tokenizer = TokenizerData("tokenizers", _uncompressed(data))
             case "metadata":
                 metadata = section_metadata(_SectionBytes(path, section)())
-            case "weights" if name == MODEL:
-                raise ModelError("its weights are in a section of their own, which cannot be read")
     return LanguageFile(path, models, tokenizer, metadata)
+
+
+def _model_type(section: Section) -> str:
+    return section.items.get("model_type", MODEL).upper()
 
 
 @dataclass(frozen=True)
@@ -121,14 +132,42 @@ class _SectionBytes:
     path: Path
     section: Section
 
+    @property
+    def size(self) -> int:
+        return self.section.end - self.section.begin
+
     def __call__(self) -> bytes:
-        size = self.section.end - self.section.begin
+        return b"".join(self.pieces(self.size))
+
+    def pieces(self, size: int = _PIECE) -> Iterator[bytes]:
+        """The bytes, at most ``size`` of them at a time."""
+        left = self.size
         with self.path.open("rb") as file:
             file.seek(self.section.begin)
-            data = file.read(size)
-        if len(data) < size:
-            raise ModelError(f"{self.path}: the file has changed since it was opened")
-        return data
+            while left:
+                data = file.read(min(left, size))
+                if not data:
+                    raise ModelError(f"{self.path}: the file has changed since it was opened")
+                left -= len(data)
+                yield data
+
+
+@dataclass(frozen=True)
+class _ModelBytes:
+    """A model with its weights, which may be in a section of their own. They are in memory once, as part of it."""
+
+    model: _SectionBytes
+    weights: _SectionBytes | None
+
+    def __call__(self) -> bytes:
+        model = self.model()
+        head = without_external_buffers(model, WEIGHTS, self.weights.size if self.weights else None)
+        if head is None or self.weights is None:
+            return model
+        whole = io.BytesIO()
+        whole.write(head)
+        whole.writelines(self.weights.pieces())
+        return whole.getvalue()
 
 
 def _uncompressed(data: bytes) -> bytes:

@@ -107,7 +107,12 @@ class Generator:
 
         Raises:
             ModelError: The file's template fails.
+            ValueError: The prompt has halves of characters, as Python reads bytes that are no UTF-8.
         """
+        try:
+            prompt.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"the prompt is no text in UTF-8, at character {error.start}") from error
         text = written_prompt(self.file.metadata, prompt) if template else prompt
         return [*self._start, *self.tokenizer.encode(text)]
 
@@ -126,7 +131,8 @@ class Generator:
             An iterator of pieces of text.
 
         Raises:
-            ValueError: The prompt is empty, or longer than the cache, or has tokens that the model does not know.
+            ValueError: The prompt is empty, no text in UTF-8, longer than the cache, or has tokens that the model does
+                not know.
             ModelError: The file's template fails.
             UnsupportedError: An operator of a prefill signature cannot run on the device.
             BuildError: The device's compiler fails.

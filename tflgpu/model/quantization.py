@@ -169,12 +169,16 @@ def dynamic_weights(subgraph: Subgraph) -> frozenset[int]:
 
 
 def dequantized(tensor: FileTensor) -> NDArray[np.float32]:
-    """``scale * (q - zero_point)`` of a constant, in double."""
+    """``scale * (q - zero_point)`` of a constant, as exactly as in double."""
     assert tensor.data is not None
     data = unpacked_nibbles(tensor.data.view(np.uint8), tensor.shape) if tensor.dtype == "int4" else tensor.data
     numbers = np.empty(tensor.shape, np.float32)
+    if (blocks := tensor.block_scales) is not None:  # floats have room for the digits of such products
+        with np.errstate(all="ignore"):
+            np.multiply(data.reshape(*blocks.shape, -1), blocks[..., None], out=numbers.reshape(*blocks.shape, -1))
+        return numbers
     scale, zeros = scale_of(tensor), None
-    if tensor.quantization is not None and tensor.block_scales is None:
+    if tensor.quantization is not None:
         zeros = _along_axis(tensor, tensor.quantization.zero_point)
     rows = max(1, DOUBLES * len(data) // max(1, data.size)) if data.ndim else 1
     with np.errstate(all="ignore"):  # an extreme scale gives infinities, as in any runtime
@@ -192,9 +196,14 @@ def _of_rows(numbers: NDArray[Any], part: slice | tuple[()]) -> NDArray[Any]:
 
 
 def scale_of(tensor: FileTensor) -> NDArray[Any]:
-    """The scale of a constant, or one for each index of an axis or each element, in a form that broadcasts to it."""
+    """The scale of a constant, or one for each index of an axis, in a form that broadcasts to it.
+
+    Those of blocks of a matrix are as they are, one for each block, and of other constants one for each element.
+    """
     if tensor.block_scales is not None:
         blocks = tensor.block_scales
+        if blocks.ndim == 2:
+            return blocks
         return np.repeat(blocks, tensor.shape[-1] // blocks.shape[-1], axis=-1)
     assert tensor.quantization is not None
     return _along_axis(tensor, tensor.quantization.scale).astype(np.float64)

@@ -28,6 +28,7 @@ from tflgpu.model.checks.option_values import check_option_values
 from tflgpu.model.checks.raw_constants import check_raw
 from tflgpu.model.checks.subgraph_calls import check_calls
 from tflgpu.model.constants.block_scales import with_block_scales
+from tflgpu.model.constants.external_buffers import external_buffer
 from tflgpu.model.constants.sparsity import StoredForm, densify, stored_form
 from tflgpu.model.constants.stored_bytes import buffer_bytes, stored_bytes
 from tflgpu.model.model import DTYPES, NUMPY_TYPES, Array, FileTensor, Model, Operator, Signature, Subgraph, itemsize
@@ -162,6 +163,11 @@ class _Reader:
             raise ModelError(f"{where} is a variable of element type {dtype}, which holds no numbers")
         if not 0 <= tensor.Buffer() < len(self.buffers):
             raise ModelError(f"{where} refers to buffer {tensor.Buffer()} of {len(self.buffers)}")
+        if number := external_buffer(tensor):
+            raise ModelError(
+                f"{where} has its values in external buffer {number}, outside of the file; open the .litertlm file "
+                "that the model is of (tflgpu.language.open_language_file)"
+            )
         data = self._constant(where, self.buffers[tensor.Buffer()], dtype, shape, tensor.Sparsity())
         quantization = _quantization(where, tensor.Quantization(), shape)
         if data is None:

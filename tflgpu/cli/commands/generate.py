@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ import tflgpu
 from tflgpu.cli.arguments import AsJson, with_options
 from tflgpu.cli.console import console, note, print_json
 from tflgpu.cli.terminal.progress import progress
-from tflgpu.language import Generator, Sampling, Statistics
+from tflgpu.language import Answer, Generator, Sampling, Statistics
 from tflgpu.model.text import printable_lines
 
 
@@ -62,17 +63,14 @@ def generate_text(
         answer = generator.stream(prompt, max_tokens=max_tokens, sampling=sampling, template=template)
     with generator:
         if as_json:
-            text = "".join(answer)
-            print_json(
-                {
-                    "text": text,
-                    "tokens": answer.tokens,
-                    "end": answer.statistics.end,
-                    "prompt_tokens": answer.statistics.prompt_tokens,
-                    "prefill_seconds": answer.statistics.prefill_seconds,
-                    "decode_seconds": answer.statistics.decode_seconds,
-                }
-            )
+            pieces: list[str] = []
+            try:
+                for piece in answer:
+                    pieces.append(piece)
+            except KeyboardInterrupt:
+                _print_all(answer, pieces)
+                raise
+            _print_all(answer, pieces)
             return
         try:
             for piece in answer:
@@ -83,12 +81,30 @@ def generate_text(
 
 
 def _write(text: str) -> None:
-    """Write a piece at once. A terminal would obey control characters of the text; a pipe gets it as it is."""
+    """Write a piece at once. A terminal would obey control characters of the text; a pipe gets it as it is.
+
+    Characters that the encoding of stdout does not have become escapes.
+    """
     file = console.file
     if console.is_terminal:
         text = "\t".join(map(printable_lines, text.split("\t")))
-    file.write(text)
+    encoding = getattr(file, "encoding", None) or "utf-8"
+    file.write(text.encode(encoding, "backslashreplace").decode(encoding))
     file.flush()
+
+
+def _print_all(answer: Answer, pieces: Sequence[str]) -> None:
+    taken = answer.statistics
+    print_json(
+        {
+            "text": "".join(pieces),
+            "tokens": answer.tokens,
+            "end": taken.end,
+            "prompt_tokens": taken.prompt_tokens,
+            "prefill_seconds": taken.prefill_seconds,
+            "decode_seconds": taken.decode_seconds,
+        }
+    )
 
 
 def _summary(taken: Statistics) -> str:

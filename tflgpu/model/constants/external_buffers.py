@@ -1,0 +1,181 @@
+"""Constants that a model has outside of its file, moved to where files above 2 GB have them: after its flatbuffer.
+
+A tensor names an ``ExternalBuffer`` of the model by its id, and that a range of a named group of bytes. A .litertlm
+file has these bytes in a section beside the model's. What comes out here is a .tflite file like any other, which the
+rest of the package and LiteRT read.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import tflite
+from flatbuffers import number_types
+
+from tflgpu.errors import ModelError
+from tflgpu.model.constants.stored_bytes import LAST_PLACEHOLDER
+from tflgpu.model.text import decoded
+
+# Fields by their places in the vtables of Model, Tensor, ExternalBufferGroup and ExternalBuffer. The package ``tflite``
+# knows neither of the last two.
+MODEL_BUFFERS, MODEL_GROUPS, MODEL_EXTERNAL = 12, 20, 22
+TENSOR_BUFFER, TENSOR_EXTERNAL = 8, 24
+GROUP_NAME = 4
+ID, GROUP, OFFSET, LENGTH, PACKING = 4, 6, 8, 10, 12
+
+# "unpacked" is what TensorFlow's converter writes for bytes that lie as in a buffer.
+PLAIN_PACKINGS = ("", "unpacked")
+
+ALIGNMENT = 64  # bytes, of the weights' beginning
+
+_BUFFER_VTABLE = struct.pack("<5H", 10, 24, 0, 8, 16)  # no data; offset and size, which are after it
+
+_DAMAGE = (struct.error, IndexError, TypeError, ValueError, OverflowError, AttributeError)
+
+
+def external_buffer(tensor: Any) -> int:
+    """The id of the external buffer of a table Tensor, 0 if it has none."""
+    return _number(tensor._tab, TENSOR_EXTERNAL, number_types.Uint32Flags)
+
+
+def without_external_buffers(model: bytes, group: str, size: int | None) -> bytes | None:
+    """``model`` with the tensors of external buffers referring to bytes after it, or None if it has no such tensor.
+
+    The caller appends the bytes of ``group``, as they are. All tables stay at their places: a field becomes another one
+    by a new vtable.
+
+    group: the only one that there is. size: of its bytes, None if there are none.
+    Raises ModelError for a range outside of the group, another group, and a damaged model.
+    """
+    try:
+        file = tflite.Model.GetRootAs(model, 0)
+        tensors = [
+            tensor
+            for subgraph in map(file.Subgraphs, _indices(model, file.SubgraphsLength()))
+            for tensor in map(subgraph.Tensors, _indices(model, subgraph.TensorsLength()))
+            if external_buffer(tensor)
+        ]
+    except (*_DAMAGE, ModelError):
+        return None  # the reader says what is wrong
+    try:
+        return _Moved(model, file, group, size).with_tensors(tensors) if tensors else None
+    except _DAMAGE as failure:
+        raise ModelError(
+            f"the model is damaged: an offset or length in its {len(model)} bytes points to a wrong place "
+            f"({type(failure).__name__}: {failure})"
+        ) from failure
+
+
+class _Moved:
+    def __init__(self, model: bytes, file: Any, group: str, size: int | None) -> None:
+        self.model, self.file, self.group, self.size = model, file, group, size
+        self.data = bytearray(model)
+        self.vtables: dict[bytes, int] = {}
+
+    def with_tensors(self, tensors: list[Any]) -> bytes:
+        ranges = dict(self._ranges())
+        order = {number: n for n, number in enumerate(dict.fromkeys(map(external_buffer, tensors)))}
+        if unknown := [number for number in order if number not in ranges]:
+            raise ModelError(f"tensors name external buffers {unknown[:8]}, and the model has {sorted(ranges)[:8]}")
+        inside = list(map(self._place_of, map(self.file.Buffers, _indices(self.model, self.file.BuffersLength()))))
+        inside = inside or [(0, 0)]
+        for tensor in tensors:
+            number = len(inside) + order[external_buffer(tensor)]
+            self._rename(tensor._tab, TENSOR_EXTERNAL, TENSOR_BUFFER, number)
+        root = self.file._tab
+        self._rename(root, MODEL_EXTERNAL, MODEL_BUFFERS, 0, dropped=(MODEL_GROUPS,))
+        self._pad(8)
+        vtable, vector = len(self.data), len(self.data) + 16
+        self.data += _BUFFER_VTABLE.ljust(16, b"\0")
+        count = len(inside) + len(order)
+        tables = _aligned(vector + 4 + 4 * count, 8)
+        begin = _aligned(tables + 24 * count, ALIGNMENT)
+        outside = [(begin + ranges[number][0], ranges[number][1]) for number in order]
+        places = range(tables, tables + 24 * count, 24)
+        self.data += struct.pack(f"<{1 + count}I", count, *(p - vector - 4 - 4 * n for n, p in enumerate(places)))
+        for place, (offset, length) in zip(places, [*inside, *outside], strict=True):
+            self.data.extend(bytes(place - len(self.data)))
+            self.data += struct.pack("<iIQQ", place - vtable, 0, offset, length)
+        self.data.extend(bytes(begin - len(self.data)))
+        field = root.Pos + root.Offset(MODEL_EXTERNAL)
+        struct.pack_into("<I", self.data, field, vector - field)
+        return bytes(self.data)
+
+    def _ranges(self) -> Iterator[tuple[int, tuple[int, int]]]:
+        """Of the group's bytes, offset and length for the id of each external buffer."""
+        names = [decoded(_text(table, GROUP_NAME)) for table in self._tables(MODEL_GROUPS)]
+        for table in self._tables(MODEL_EXTERNAL):
+            number, group = (_number(table, field, number_types.Uint32Flags) for field in (ID, GROUP))
+            offset, length = (_number(table, field, number_types.Uint64Flags) for field in (OFFSET, LENGTH))
+            what = f"external buffer {number}"
+            if group >= len(names):
+                raise ModelError(f"{what} of the model is of group {group}, and there are {len(names)}")
+            if names[group] != self.group or self.size is None:
+                raise ModelError(
+                    f"{what} of the model is in the group {names[group]!r}, which is not in the file; "
+                    + ("it has no weights" if self.size is None else f"it has {self.group!r}")
+                )
+            if offset + length > self.size:
+                raise ModelError(
+                    f"{what} of the model lies in bytes {offset} to {offset + length} of {self.group!r}, which has "
+                    f"{self.size}; is the file complete?"
+                )
+            packing = decoded(_text(table, PACKING))
+            if packing not in PLAIN_PACKINGS:
+                raise ModelError(f"{what} of the model has the packing {packing!r}, which cannot be read")
+            yield number, (offset, length)
+
+    def _place_of(self, buffer: Any) -> tuple[int, int]:
+        """Where in the file the bytes of a table Buffer lie, wherever that is."""
+        if size := buffer.DataLength():
+            return int(buffer._tab.Vector(buffer._tab.Offset(4))), size
+        return (buffer.Offset(), buffer.Size()) if buffer.Offset() > LAST_PLACEHOLDER else (0, 0)
+
+    def _tables(self, field: int) -> Iterator[Any]:
+        root = self.file._tab
+        place = root.Offset(field)
+        first = root.Vector(place) if place else 0
+        for number in _indices(self.model, root.VectorLen(place) if place else 0):
+            yield type(root)(root.Bytes, root.Indirect(first + 4 * number))
+
+    def _rename(self, table: Any, old: int, new: int, value: int, dropped: tuple[int, ...] = ()) -> None:
+        """Make the field ``old`` of a table, of 32 bits, the field ``new``, with ``value``."""
+        place = table.Pos - struct.unpack_from("<i", self.model, table.Pos)[0]
+        size = struct.unpack_from("<H", self.model, place)[0]
+        vtable = bytearray(self.model[place : place + size])
+        struct.pack_into("<I", self.data, table.Pos + table.Offset(old), value)
+        struct.pack_into("<H", vtable, new, table.Offset(old))
+        for field in (old, *dropped):
+            struct.pack_into("<H", vtable, field, 0)
+        key = bytes(vtable)
+        if key not in self.vtables:
+            self._pad(2)
+            self.vtables[key] = len(self.data)
+            self.data += vtable
+        struct.pack_into("<i", self.data, table.Pos, table.Pos - self.vtables[key])
+
+    def _pad(self, alignment: int) -> None:
+        self.data.extend(bytes(_aligned(len(self.data), alignment) - len(self.data)))
+
+
+def _indices(model: bytes, length: int) -> range:
+    """Of a vector of tables."""
+    if length * 4 > len(model):
+        raise ModelError(f"the model is damaged: a vector claims {length} tables, more than the file can hold")
+    return range(length)
+
+
+def _number(table: Any, field: int, flags: Any) -> int:
+    place = table.Offset(field)
+    return int(table.Get(flags, place + table.Pos)) if place else 0
+
+
+def _text(table: Any, field: int) -> bytes:
+    place = table.Offset(field)
+    return bytes(table.String(place + table.Pos)) if place else b""
+
+
+def _aligned(size: int, alignment: int) -> int:
+    return -(-size // alignment) * alignment
