@@ -73,6 +73,8 @@ CASES = {
         (1, 1, 40, 64), 128, Window((1, 20), (1, 1), (1, 1), Padding(0, 0, 0, 0)), 2
     ),
     "groups, and images of several in a tile": Case((3, 4, 4, 16), 64, SAME, 4, zero=7),
+    "groups narrower than a block": Case((1, 9, 7, 48), 48, SAME, 6, zero=7),
+    "groups narrower than a block, that end within it and within a slice": Case((2, 5, 9, 60), 72, SAME, 6, zero=200),
     "one axis, upright": Case((1, 40, 1, 64), 32, Window((7, 1), (2, 1), (1, 1), Padding(3, 3, 0, 0)), zero=1),
     "one pixel": Case((2, 3, 3, 32), 32, Window((3, 3), (1, 1), (1, 1), Padding(0, 0, 0, 0))),
     "model input": Case(

@@ -166,9 +166,11 @@ def obstacle(request: Request) -> str | None:
         return "to quantize the input at run time would hardly be faster"
     if not isinstance(attributes, Convolution) or attributes.groups == 1:
         return None
-    per_group = request.output.geometry.channels // attributes.groups
-    if per_group % _columns(request, unit)[1] or weights.integers.shape[3] % LANES:
-        return "the groups have channels that fill no block"
+    columns = _columns(request, unit)[1]
+    read = block_inputs(request.output.channels, attributes.groups, columns, src.geometry)
+    depth = weights.integers.shape[3]
+    if read.slices * LANES * columns * len(read.first) > unit.inputs * depth * request.output.channels:
+        return "the groups have so few channels that most products would be by zero"
     return None
 
 
@@ -180,14 +182,17 @@ def _rows(request: Request) -> tuple[int, int]:
 
 def _columns(request: Request, unit: IntegerUnit) -> tuple[tuple[int, int], int]:
     """The shape of a block of sums, in rows and registers, that takes the least time; and its columns."""
-    attributes = request.node.attributes
-    out = request.output.geometry.channels
-    out //= attributes.groups if isinstance(attributes, Convolution) else 1
+    attributes, out = request.node.attributes, request.output.geometry.channels
     rows, weights = _rows(request)[1], request.graph[request.node.inputs[1]]
-    quads = tile_count(prod(weights.shape[1:]), LANES)
+    groups = attributes.groups if isinstance(attributes, Convolution) else 1
 
     def cycles(shape: tuple[int, int]) -> float:
-        blocks = tile_count(rows, shape[0]) * tile_count(out, shape[1] * unit.lanes)
+        columns = shape[1] * unit.lanes
+        quads = tile_count(prod(weights.shape[1:]), LANES)
+        if groups > 1:
+            read = block_inputs(out, groups, columns, request.input(0).geometry)
+            quads = prod(weights.shape[1:3]) * read.slices
+        blocks = tile_count(rows, shape[0]) * tile_count(out, columns)
         return blocks * (quads * unit.step_cycles(*shape) + BLOCK_CYCLES)
 
     shape = min(unit.shapes, key=cycles)
@@ -333,7 +338,7 @@ def integer_products(request: Request) -> Kernel:
     # Layers of all numbers of rows read the same blocks of weights, so that signatures share them.
     parts = unit.packed_registers // made.shape[1] if has_rows_of_images(request) else 1
     blocks = parts * made.columns, tile_count(made.out_blocks, parts)
-    arguments, adds_bias = _arguments(request, weights, unit, *blocks, by_slices=made.patch is not None)
+    arguments, adds_bias = _arguments(request, weights, unit, made.read, *blocks, by_slices=made.patch is not None)
     parameters: Callable[..., IntegerProductsParameters]
     if has_rows_of_images(request):
         parameters, macs = IntegerFullyConnectedParameters, g.batch * g.channels * made.steps * LANES
@@ -409,18 +414,29 @@ def _rows_of_windows(weights: WholeWeights) -> WholeWeights:
 
 
 def _arguments(
-    request: Request, weights: WholeWeights, unit: IntegerUnit, columns: int, blocks: int, *, by_slices: bool
+    request: Request,
+    weights: WholeWeights,
+    unit: IntegerUnit,
+    read: BlockInputs,
+    columns: int,
+    blocks: int,
+    *,
+    by_slices: bool,
 ) -> tuple[tuple[Argument, ...], bool]:
     """Packed weights, corrections, factors and bias, and whether there is such a bias.
 
     by_slices: whether the quads of all taps of a slice are neighbours, and not those of all slices of a tap.
     """
     grid, size = request.input(0).grid, blocks * columns
-    integers = weights.integers
-    out, kh, kw, depth = integers.shape
-    inputs = tile_count(depth, LANES) * LANES
+    integers, inputs = weights.integers, read.slices * LANES
+    (out, kh, kw, depth), attributes = integers.shape, request.node.attributes
     padded = np.zeros((size, kh, kw, inputs), np.int16 if unit.weight_bytes == 2 else np.int8)
     padded[:out, ..., :depth] = integers
+    if isinstance(attributes, Convolution) and attributes.groups > 1:
+        per_group, padded[...] = out // attributes.groups, 0
+        for o in range(out):  # a block may be of several groups, and has zeros in the channels of the others
+            own = o // per_group * depth - read.first[o // columns] * LANES
+            padded[o, ..., own : own + depth] = integers[o]
     split = padded.reshape(blocks, columns, kh * kw, inputs // LANES, LANES // unit.inputs, unit.inputs)
     packed = reordered(split.transpose(0, 3, 2, 4, 1, 5) if by_slices else split.transpose(0, 2, 3, 4, 1, 5))
     zero, scale = (grid.zero - unit.offset, grid.scale) if grid else (1, 1.0)
