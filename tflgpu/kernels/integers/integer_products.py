@@ -71,6 +71,7 @@ class IntegerProductsParameters(Parameters):
     columns: int
     run: int
     runs: int
+    row_bytes: int
     column_blocks: int
     out_blocks: int
     steps: int
@@ -367,6 +368,7 @@ def integer_products(request: Request) -> Kernel:
             columns=made.columns,
             run=made.run,
             runs=made.runs // made.images,
+            row_bytes=LANES * unit.element_bytes,
             column_blocks=made.column_blocks,
             out_blocks=made.out_blocks,
             steps=made.steps,
