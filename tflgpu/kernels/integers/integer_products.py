@@ -71,7 +71,6 @@ class IntegerProductsParameters(Parameters):
     columns: int
     run: int
     runs: int
-    row_bytes: int
     column_blocks: int
     out_blocks: int
     steps: int
@@ -368,7 +367,6 @@ def integer_products(request: Request) -> Kernel:
             columns=made.columns,
             run=made.run,
             runs=made.runs // made.images,
-            row_bytes=LANES * unit.element_bytes,
             column_blocks=made.column_blocks,
             out_blocks=made.out_blocks,
             steps=made.steps,

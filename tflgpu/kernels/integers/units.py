@@ -16,17 +16,15 @@ class Assembly:
 
     Operands: %0 where the offsets of quads are, %1 the weights, %2 how many quads are left, %3 where a quad is, %4 what
     the sums of a row begin with, %5 the activations, %6 the sums, %7 bytes from what a row begins with to that of the
-    next one, %8 bytes from the inputs of a row to those of the next one. next_sums: goes from row to row of what sums
-    begin with. begin: has the place of a quad in %3. next_inputs: goes from row to row of it. advance: from one quad to the next,
+    next one. next_row: goes there. begin: has the place of a quad in %3. advance: from one quad to the next,
     ``weights`` bytes of weights; it ends with a branch to label 1. clobbers: names of all vector registers, where
     inline assembly may name them.
     """
 
     load_sum: str
-    next_sums: str
+    next_row: str
     store_sum: str
     begin: tuple[str, ...]
-    next_inputs: str
     advance: tuple[str, ...]
     finish: tuple[str, ...]
     clobbers: str
@@ -104,10 +102,9 @@ ADDITION_LATENCY = 4
 def _x86(register: str, registers: int, move: str) -> Assembly:
     return Assembly(
         load_sum=f"{move} {{at}}(%4), %%{register}{{sum}}",
-        next_sums="add %7, %4",
+        next_row="add %7, %4",
         store_sum=f"{move} %%{register}{{sum}}, {{at}}(%6)",
         begin=("movslq (%0), %3", "add %5, %3"),
-        next_inputs="add %8, %3",
         advance=("add $4, %0", "add ${weights}, %1", "sub $1, %2", "jnz 1b"),
         finish=("vzeroupper",),
         clobbers="xmm",
@@ -119,10 +116,9 @@ _ZMM = _x86("zmm", 32, "vmovdqu64")
 _YMM = _x86("ymm", 16, "vmovdqu")
 _NEON = Assembly(
     load_sum="ldr q{sum}, [%4, #{at}]",
-    next_sums="add %4, %4, %7",
+    next_row="add %4, %4, %7",
     store_sum="str q{sum}, [%6, #{at}]",
     begin=("ldrsw %3, [%0]", "add %3, %3, %5"),
-    next_inputs="add %3, %3, %8",
     advance=("add %0, %0, #4", "add %1, %1, #{weights}", "subs %2, %2, #1", "b.ne 1b"),
     finish=(),
     clobbers="v",
