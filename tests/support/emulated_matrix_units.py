@@ -57,6 +57,9 @@ uint2 halves_of_floats(float4 x) {
 #define bounded_halves_of_floats(x) halves_of_floats(x)
 float4 floats_of_halves(uint2 x) { return vload_half4(0, (__private const half *)&x); }
 uint2 product_of_halves(uint2 x, uint2 y) { return halves_of_floats(floats_of_halves(x) * floats_of_halves(y)); }
+uint2 whole_product_of_halves(uint2 x, uint2 y, int low, int high) {
+  return halves_of_floats(clamp(rint(floats_of_halves(x) * floats_of_halves(y)), (float)low, (float)high));
+}
 uint4 shuffled_uint4(uint4 x, uint mask) {
   return (uint4)(intel_sub_group_shuffle_xor(x.x, mask), intel_sub_group_shuffle_xor(x.y, mask),
                  intel_sub_group_shuffle_xor(x.z, mask), intel_sub_group_shuffle_xor(x.w, mask));

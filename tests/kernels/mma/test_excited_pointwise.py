@@ -14,6 +14,7 @@ from tests.ops.case import Net
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
 from tests.support.planning import kinds, plan_of
+from tflgpu.codegen.render import render
 from tflgpu.kernels.mma import diagonal_depthwise, excited_pointwise, fuse_excited_pointwise, fuse_pairs
 
 # Shape of the image behind the first convolution, window of the depthwise one, channels of the hidden layer, whether
@@ -58,16 +59,19 @@ def test_a_result_is_that_of_numpy(
     emulated.check(plan, built, run=emulated.run if executor == "launch" else emulated.run_persistent)
 
 
+@pytest.mark.parametrize("step", [0.5, 0.83])
 @pytest.mark.parametrize("cycles", [0.0, 1e9])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_rounding_happens_where_integers_round(
     case: tuple[tuple[int, int, int, int], Window, int, bool, int],
     cycles: float,
+    step: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of the mean, the hidden layer, the gates, and the image times its gates.
 
     cycles: what it costs to compute the hidden layer where it is read; if it is much, tiles with whole images do so.
+    step: of products. Where gates divided by it are no halves, products are rounded in half precision.
     """
     shape, window, hidden, is_pair, warp_slices = case
     monkeypatch.setattr(fuse_excited_pointwise, "squeezing_cycles", lambda *_: cycles)
@@ -83,7 +87,7 @@ def test_rounding_happens_where_integers_round(
     y = rounded(net, convolution(net, rounded(net, mean, 0.5), hidden, Window((1, 1)), "RELU"), 0.25)
     y = convolution(net, y, shape[3], Window((1, 1)), "NONE")
     gates = rounded(net, net.op("LOGISTIC", [y], reference.logistic(y.value)), 0.125)
-    y = rounded(net, net.op("MUL", [x, gates], x.value * gates.value), 0.5)
+    y = rounded(net, net.op("MUL", [x, gates], x.value * gates.value), step)
     net.output(convolution(net, y, 20, Window((1, 1)), "NONE"))
     built = net.case()
     plan = plan_of(built.model, replace(emulated.TARGET, executor="launch"))
@@ -92,6 +96,7 @@ def test_rounding_happens_where_integers_round(
     assert isinstance(reader, excited_pointwise.ExcitedPointwise)
     if cycles:
         assert reader.sums_channels == (warp_slices == 4)  # then several work-groups have pixels of a channel
+    assert ("= whole_product_of_halves(" in render(plan).text) == (step != 0.5)
     emulated.check(plan, built)
 
 

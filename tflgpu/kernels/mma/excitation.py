@@ -33,7 +33,8 @@ class Excitation:
     that share a hidden channel. hidden_blocks: of 16 hidden channels. gates_at: place of the gates in the workspace,
     in vec4s. early: whether the gates' weights are loaded before the shares have been added up. mean: what the kernel
     knows of the mean where it computes that; then the sums are those of the image's channels. scaled: whether products
-    of gates are multiplied by scales. product_epilogue: ops on the image times its gates.
+    of gates are multiplied by scales. product_epilogue: ops on the image times its gates. product_limits: between which
+    whole numbers that is rounded in half precision, if it is.
     """
 
     hidden_epilogue: Sequence[Mapping[str, object]]
@@ -46,3 +47,4 @@ class Excitation:
     mean: SqueezedMean | None = None
     scaled: bool = False
     product_epilogue: Sequence[Mapping[str, object]] = ()
+    product_limits: tuple[int, int] | None = None

@@ -37,6 +37,8 @@ EXCITED_POINTWISE = "excited_pointwise"
 EARLY_WEIGHTS = 27
 EARLY_HIDDEN_WEIGHTS = 20  # pairs of slices of the hidden layer's weights, of four registers each
 WHOLE_HALVES = 2048  # up to which half precision holds every whole number
+ROUNDED_HALVES = 512  # below which a half plus 1.5 * 2^10 is a whole number
+FULL_HALVES = 2.0**-14, 65504.0  # between which half precision has all of its digits
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,11 @@ def _gating_vec4s(chosen: Candidate[WarpTile, GemmWork], hidden: int, target: Ta
 
 @dataclass(frozen=True)
 class _Layers:
-    """The two layers as a kernel multiplies them, [out, in], and the ops after each of their products."""
+    """The two layers as a kernel multiplies them, [out, in], and the ops after each of their products.
+
+    product_limits, product_step: if the image times its gates is rounded in half precision, between which whole
+    numbers, and what one of them stands for.
+    """
 
     hidden_weights: Array
     hidden_scale: Array
@@ -91,6 +97,8 @@ class _Layers:
     gate_scale: Array
     gate_epilogue: tuple[EpilogueOp, ...]
     product_epilogue: tuple[EpilogueOp, ...]
+    product_limits: tuple[int, int] | None = None
+    product_step: float = 1.0
 
 
 def _layers(request: Request, attributes: ExcitedPointwise) -> _Layers:
@@ -105,13 +113,9 @@ def _layers(request: Request, attributes: ExcitedPointwise) -> _Layers:
     hidden, hidden_scale = _whole_rows(request, 2)
     gates, gate_scale = _whole_rows(request, 4)
     hidden_epilogue, hidden_step = _whole_results(excitation.hidden_epilogue)
-    gate_epilogue = excitation.gate_epilogue
-    divided = _divided_rounding(product, gate_epilogue)
-    if divided is not None:
-        gate_epilogue, product = divided
-    return _Layers(
-        hidden, hidden_scale, hidden_epilogue, gates, gate_scale * np.float32(hidden_step), gate_epilogue, product
-    )
+    gate_scale = gate_scale * np.float32(hidden_step)
+    layers = _Layers(hidden, hidden_scale, hidden_epilogue, gates, gate_scale, excitation.gate_epilogue, product)
+    return _with_whole_products(layers, request.constant(6)) or _with_whole_gates(layers)
 
 
 @MMA.lowering(EXCITED_POINTWISE)
@@ -122,7 +126,8 @@ def excited_pointwise(request: Request) -> Kernel:
     layers, means = _layers(request, attributes), attributes.sums_channels
     hidden, blocks = len(layers.hidden_weights), UNIT.blocks(src.slices)
     chosen = request.choose_candidate(excited_candidates(src, request.output, hidden, target, means=means))
-    kernel = packed_weights.kernel(request, "half", chosen, POINTWISE, [request.constant(6)], request.constant(7))
+    weights = request.constant(6) * np.float32(layers.product_step)
+    kernel = packed_weights.kernel(request, "half", chosen, POINTWISE, [weights], request.constant(7))
     assert isinstance(kernel.parameters, packed_weights.DirectParameters)
     hidden_blocks, scaled = tile_count(hidden, UNIT.side), bool(attributes.mean_epilogue)
     padded_hidden, padded_channels = UNIT.side * hidden_blocks, UNIT.side * blocks
@@ -140,6 +145,7 @@ def excited_pointwise(request: Request) -> Kernel:
         mean=mean,
         scaled=scaled,
         product_epilogue=inner_epilogue(layers.product_epilogue),
+        product_limits=layers.product_limits,
     )
     arguments = [
         request.activation("hidden_sums", 1),
@@ -215,18 +221,43 @@ def _whole_results(epilogue: tuple[EpilogueOp, ...]) -> tuple[tuple[EpilogueOp, 
     return (*epilogue[:-1], replace(epilogue[-1], parameters=(1.0, *others, scale))), scale
 
 
-def _divided_rounding(
-    product: tuple[EpilogueOp, ...], gates: tuple[EpilogueOp, ...]
-) -> tuple[tuple[EpilogueOp, ...], tuple[EpilogueOp, ...]] | None:
-    """The epilogues of gates and product for gates that are numbers of steps; None if that cannot be."""
-    whole, step = _whole_results(gates)
-    grid = _steps(product)
-    if whole is gates or grid is None or len(product) > 1:
+def _with_whole_products(layers: _Layers, weights: Array) -> _Layers | None:
+    """With products of the image and its gates that are rounded in half precision; None if that cannot be.
+
+    Gates are divided by the step of products before they become halves, and products are numbers of steps: the
+    ``weights`` that multiply them take the step in. Gates that are exact in half after that are none of these: their
+    products may be halves of a step, which are rounded away from zero in float.
+    """
+    grid, gate_grid = _steps(layers.product_epilogue), _steps(layers.gate_epilogue)
+    if grid is None or gate_grid is None or len(layers.product_epilogue) > 1:
         return None
+    (step, zero, *ends), (gate_step, gate_zero, *gate_ends) = grid, gate_grid
+    limits, gate = [int(end - zero) for end in ends], gate_step / step
+    largest_gate = gate * max(abs(end - gate_zero) for end in gate_ends)
+    largest_weight = step * float(np.abs(weights).max(initial=0))
+    smallest, largest = FULL_HALVES
+    in_range = smallest <= gate <= largest_gate <= largest and smallest <= largest_weight <= largest
+    if not in_range or float(np.float16(gate)) == gate or max(map(abs, limits)) >= ROUNDED_HALVES:
+        return None
+    *before, rounding = layers.gate_epilogue
+    divided = replace(rounding, parameters=(gate, gate_zero, *gate_ends, gate_step))
+    low, high = limits
+    return replace(
+        layers, gate_epilogue=(*before, divided), product_epilogue=(), product_limits=(low, high), product_step=step
+    )
+
+
+def _with_whole_gates(layers: _Layers) -> _Layers:
+    """With gates that are numbers of steps, and products of the image by them that are divided as they are rounded."""
+    gates, step = _whole_results(layers.gate_epilogue)
+    product, grid = layers.product_epilogue, _steps(layers.product_epilogue)
+    if gates is layers.gate_epilogue or grid is None or len(product) > 1:
+        return layers
     divisor = np.float32(grid[0] / step)
     if not np.finfo(np.float32).tiny <= divisor < np.inf:
-        return None
-    return whole, (replace(product[0], parameters=(*grid, float(divisor))),)
+        return layers
+    rounding = replace(product[0], parameters=(*grid, float(divisor)))
+    return replace(layers, gate_epilogue=gates, product_epilogue=(rounding,))
 
 
 def pack_hidden(weights: Array, slices: int, sharers: int, size: int) -> Array:
