@@ -76,7 +76,7 @@ class Patch:
         return slices * self.slice_rows * (ROW_CYCLES + PIXEL_CYCLES * self.columns.length)
 
     def offsets(self, slices: int) -> Array:
-        """Pixels from the first one of a packed patch to that which the first window sees: [slice][row of taps][tap]."""
+        """Pixels from a packed patch's first one to that of its first window: [slice][row of taps][tap]."""
         columns = self.columns
         taps = [
             ((row_plane * len(columns.first) + plane) * self.rows.length + y) * columns.length + x
