@@ -41,6 +41,8 @@ PICTURES = 32  # different ones
 
 SETTLING = 4  # seconds, in which proxies learn of the replicas
 
+REPLICA = b"ray::ServeReplica:default:model"
+
 TOLERANCE = 2e-3  # of a probability; a batch may be computed in half precision
 
 
@@ -165,34 +167,40 @@ def service(way: Way, folder: Path, more: Sequence[str]) -> Iterator[tuple[int, 
 def answers(port: int, body: bytes) -> bool:
     try:
         return isinstance(asyncio.run(alone(port, [body]))[0], dict)
-    except (OSError, asyncio.IncompleteReadError):
+    except (OSError, asyncio.IncompleteReadError, ValueError):  # ValueError: of an answer in chunks, before it is ready
         return False
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
+    """End a service and what it started: workers of Ray have sessions of their own."""
+    started = descendants(process.pid)
     process.terminate()
     try:
         process.wait(30)
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        for each in (process.pid, *started):
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+
+
+def descendants(of: int) -> dict[int, bytes]:
+    """Processes -> their command lines."""
+    parents, commands = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            commands[int(folder.name)] = (folder / "cmdline").read_bytes()
+
+    def descends(process: int) -> bool:
+        parent = parents.get(process, 0)
+        return parent == of or (parent in parents and descends(parent))
+
+    return {process: command for process, command in commands.items() if descends(process)}
 
 
 def replicas(of: int) -> list[int]:
     """The processes of the model's replicas that a service has started."""
-    parents, found = {}, []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if (folder / "cmdline").read_bytes().startswith(b"ray::ServeReplica:default:model"):
-                found.append(int(folder.name))
-        except OSError:
-            pass  # it has ended
-
-    def descends(process: int) -> bool:
-        return process == of or (process in parents and descends(parents[process]))
-
-    return [process for process in found if descends(process)]
+    return [process for process, command in descendants(of).items() if command.startswith(REPLICA)]
 
 
 async def kill_one(of: int, after: float) -> None:
@@ -255,6 +263,7 @@ def main() -> None:
     parser.add_argument("--kill", action="store_true", help="a replica of the model in the midst of each load on Ray")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that services end, too
     publish(
         rows(arguments),
         tflgpu.devices()[0],
