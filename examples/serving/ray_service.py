@@ -16,6 +16,7 @@ HAProxy, which is faster than Ray's proxy in Python, and listens on all interfac
 import argparse
 import asyncio
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +85,9 @@ def main() -> None:
     if arguments.picture:
         content = arguments.picture.read_bytes()
         print(httpx.post(f"http://127.0.0.1:{arguments.port}/classify", content=content, timeout=60).text)
-    while not arguments.picture:
-        time.sleep(1)
+    with suppress(KeyboardInterrupt):
+        while not arguments.picture:
+            time.sleep(1)
     serve.shutdown()
 
 
