@@ -26,6 +26,7 @@ WITHOUT_DEVICE = (
     "tests/artifact/cache",
     "tests/artifact/test_bundle_proofs.py",
     "tests/artifact/test_records.py",
+    "tests/batch/test_gathering.py",
     "tests/batch/test_own_device.py",
     "tests/batch/test_row_files.py",
     "tests/checking",

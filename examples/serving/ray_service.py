@@ -4,9 +4,10 @@
     python examples/serving/ray_service.py models/mobilenet_v1_0.25_224_1_default_1.tflite labels/imagenet_labels.txt
     curl --data-binary @images/cat.png http://127.0.0.1:8000/classify
 
-Ray joins requests to batches, adds and ends replicas, asks each whether it is well, and starts another one in place of
-one that dies. `tflgpu.batch.serving` is what a replica is made of. On a cluster, `serve.run` of the same application
-shares it out over all machines.
+Ray adds and ends replicas, asks each whether it is well, and starts another one in place of one that dies.
+`tflgpu.batch.serving` is what a replica is made of, and joins requests to batches. On a cluster, `serve.run` of the
+same application shares it out over all machines. With `RAY_SERVE_ENABLE_HA_PROXY=1` in the environment requests come by
+HAProxy, which is faster than Ray's proxy in Python, and listens on all interfaces.
 """
 
 # Without `from __future__ import annotations`: FastAPI reads the types of a method in the replica's process, where
@@ -15,6 +16,7 @@ shares it out over all machines.
 import argparse
 import asyncio
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +85,9 @@ def main() -> None:
     if arguments.picture:
         content = arguments.picture.read_bytes()
         print(httpx.post(f"http://127.0.0.1:{arguments.port}/classify", content=content, timeout=60).text)
-    while not arguments.picture:
-        time.sleep(1)
+    with suppress(KeyboardInterrupt):
+        while not arguments.picture:
+            time.sleep(1)
     serve.shutdown()
 
 

@@ -38,12 +38,12 @@ class Mortal(Replica):
         self._folder = folder
         (folder / f"{os.getpid()}.start").write_text(json.dumps(list(self._predictor.model.seconds)))
 
-    async def __call__(self, row: Any) -> dict[str, NDArray[Any]]:
+    async def __call__(self, rows: Any) -> Any:
         obituary = self._folder / "killed"
-        if np.max(row.get("w", 0)) == FATAL and not obituary.exists():
+        if any(np.max(row.get("w", 0)) == FATAL for row in rows) and not obituary.exists():
             obituary.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return await super().__call__(row)
+        return await super().__call__(rows)
 
 
 def row(number: int) -> dict[str, NDArray[np.float32]]:

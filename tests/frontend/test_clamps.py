@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 import tflgpu
 from tests.support.models import Builder
-from tflgpu.frontend.lower import lower
+from tflgpu.frontend.lower import Choices, lower
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import Quantization
 from tflgpu.options import Execution, Numerics, Options
@@ -70,7 +70,7 @@ def test_nan_passes(device_name: str) -> None:
 
 def clamped(model: bytes) -> list[str]:
     """The names of tensors that the first stage of compiling clamps."""
-    graph = lower(read_model(model), fake_quantize=False).graph
+    graph = lower(read_model(model), choices=Choices(fake_quantize=False)).graph
     return [graph[n.output].name for n in graph.nodes if any(op.function == "clamp" for op in n.epilogue)]
 
 

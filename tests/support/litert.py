@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from numpy.typing import NDArray
+
+from tflgpu import CompiledModel
 
 Array = NDArray[Any]
 
@@ -62,3 +64,21 @@ def run_again(interpreter: Interpreter, inputs: Sequence[Array]) -> list[Array]:
         np.zeros(d["shape"], d["dtype"]) if 0 in d["shape"] else interpreter.get_tensor(d["index"])
         for d in interpreter.get_output_details()
     ]
+
+
+def shapes_of_equal_runs(
+    model: CompiledModel, data: bytes, draw: Callable[[np.random.Generator], Sequence[Array]], runs: int
+) -> list[tuple[tuple[int, ...], ...]]:
+    """The shapes of the outputs in each of some runs, in which shapes, types and values are LiteRT's.
+
+    data: the model's file. draw: the inputs of a run.
+    """
+    judge, rng, shapes = kept_interpreter(data), np.random.default_rng(0), []
+    for _ in range(runs):
+        inputs = draw(rng)
+        expected = run_again(judge, inputs)
+        for got, wanted in zip(model.run(inputs).values(), expected, strict=True):
+            assert got.shape == wanted.shape and got.dtype == wanted.dtype
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+        shapes.append(tuple(each.shape for each in expected))
+    return shapes

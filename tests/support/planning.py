@@ -8,7 +8,7 @@ import tflgpu
 from tests.support.targets import H200
 from tflgpu.compiler import plan_model
 from tflgpu.frontend.frontend import lower_model
-from tflgpu.frontend.lower import lower
+from tflgpu.frontend.lower import Choices, lower
 from tflgpu.graph.ir import Graph
 from tflgpu.model.reader import read_model
 from tflgpu.passes import optimize
@@ -23,8 +23,8 @@ def graph_of(model: bytes) -> Graph:
 
 
 def obstacles_of(model: bytes, **options: Any) -> str:
-    """The reasons for which operators cannot run on a device. options: those of ``lower``."""
-    return " ".join(lower(read_model(model), **options).obstacles)
+    """The reasons for which operators cannot run on a device. options: ``Choices`` of lowering."""
+    return " ".join(lower(read_model(model), choices=Choices(**options)).obstacles)
 
 
 def plan_of(model: bytes, target: Target = H200) -> Plan:

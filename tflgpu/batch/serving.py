@@ -1,7 +1,8 @@
-"""A model as a deployment of Ray Serve: replicas with a device each, and batches of concurrent requests.
+"""A model as a deployment of Ray Serve: replicas with a device each, which compute batches of concurrent requests.
 
-Ray Serve starts and ends replicas by their load, joins requests to batches, and replaces replicas that die. What is
-here says how a replica gets its device and its model.
+Ray Serve starts and ends replicas by their load, and replaces those that die. What is here says how a replica gets its
+device and its model, and joins requests to batches where they are made: of what serving takes beside the model, most is
+the calls between processes.
 """
 
 from __future__ import annotations
@@ -9,25 +10,32 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from ray import serve
 from ray.exceptions import RayActorError, RayTaskError
 
+from tflgpu.batch.gathering import Gatherer
 from tflgpu.batch.own_device import Request
 from tflgpu.batch.predictor import Predictor
 from tflgpu.model.model_source import ModelSource, read_bytes
 from tflgpu.options import Options
 
-# Batches that a replica is given at a time: one is computed while others are gathered.
+# Batches that a replica is given at a time: one is computed while others come.
 BATCHES_IN_FLIGHT = 3
 
 # How often :func:`ask` asks again. Each time another replica has died.
 TRIES = 10
 
 Row = Mapping[str, ArrayLike]
+Outputs = dict[str, NDArray[Any]]
+
+# Of each event loop, what gathers the rows that it asks a handle for.
+_gatherers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, Gatherer[Row, Outputs]]] = WeakKeyDictionary()
 
 
 def deployment(
@@ -60,12 +68,12 @@ def deployment(
     made: Any = serve.deployment(
         Replica,
         name="model",
-        max_ongoing_requests=BATCHES_IN_FLIGHT * batch,
+        max_ongoing_requests=BATCHES_IN_FLIGHT,  # each is a batch
         autoscaling_config={
             "min_replicas": replicas[0],
             "max_replicas": replicas[1],
             "initial_replicas": replicas[0],
-            "target_ongoing_requests": 2 * batch,
+            "target_ongoing_requests": 2,
         },
         ray_actor_options={"num_cpus": 0, "num_gpus": gpus},  # the device computes
     )
@@ -73,8 +81,10 @@ def deployment(
     return application
 
 
-async def ask(handle: Any, row: Row) -> dict[str, NDArray[Any]]:
+async def ask(handle: Any, row: Row) -> Outputs:
     """The outputs of a row. A row that a replica had when it died is computed by another one.
+
+    Rows that coroutines of one event loop ask for at about the same time are one batch.
 
     Args:
         handle: What ``serve.run`` returns, or what Ray Serve gives a deployment that has the application as argument.
@@ -85,10 +95,18 @@ async def ask(handle: Any, row: Row) -> dict[str, NDArray[Any]]:
         Exception: Whatever else computing it raises.
         RayActorError: Replicas die again and again.
     """
+    gatherers = _gatherers.setdefault(asyncio.get_running_loop(), {})
+    if handle not in gatherers:
+        batch, window = await _of_a_replica(handle.batching)
+        gatherers.setdefault(handle, Gatherer(partial(_of_a_replica, handle), batch, window))
+    return await gatherers[handle].ask(row)
+
+
+async def _of_a_replica(handle: Any, *arguments: Any) -> Any:
+    """What a replica returns, or another one if that one dies."""
     for _ in range(TRIES):
         try:
-            answer: dict[str, NDArray[Any]] = await handle.remote(row)
-            return answer
+            return await handle.remote(*arguments)
         except RayActorError as error:
             death = error
         except RayTaskError as error:
@@ -101,14 +119,33 @@ class Replica:
 
     def __init__(self, model: bytes, options: Options, window: float, devices: Sequence[Request] | None) -> None:
         self._predictor = Predictor(model, options, devices=devices)
+        self._batching = options.shapes.batch or 1, window
         infos = self._predictor.model.inputs
         self._shapes = {info.name: (info.shape[1:], np.dtype(info.dtype)) for info in infos}
-        batched: Any = self._rows
-        batched.set_max_batch_size(options.shapes.batch or 1)
-        batched.set_batch_wait_timeout_s(window)
 
-    async def __call__(self, row: Row) -> dict[str, NDArray[Any]]:
-        """The outputs of one row. Raises ValueError if it does not fit, which concerns no other row."""
+    async def batching(self) -> tuple[int, float]:
+        """The most rows of a call, and how many seconds a row may wait for others."""
+        return self._batching
+
+    async def __call__(self, rows: list[Row]) -> list[Outputs | ValueError]:
+        """The outputs of each row, or a ValueError that says why it does not fit, which concerns no other row."""
+        answers: list[Outputs | ValueError] = []
+        fitting: list[dict[str, NDArray[Any]]] = []
+        for row in rows:
+            try:
+                fitting.append(self._fitting(row))
+                answers.append({})
+            except ValueError as error:
+                answers.append(error)
+        if fitting:
+            columns = {name: np.stack([row[name] for row in fitting]) for name in self._shapes}
+            outputs = await asyncio.to_thread(self._predictor, columns)
+            places = (answer for answer in answers if isinstance(answer, dict))
+            for number, answer in enumerate(places):
+                answer.update({name: values[number] for name, values in outputs.items()})
+        return answers
+
+    def _fitting(self, row: Row) -> dict[str, NDArray[Any]]:
         fitting: dict[str, NDArray[Any]] = {}
         for name, (shape, dtype) in self._shapes.items():
             if name not in row:
@@ -119,14 +156,7 @@ class Replica:
                     f"input {name!r} is {value.dtype} of shape {list(value.shape)}; {dtype} of shape {list(shape)} was "
                     "expected"
                 )
-        answer: dict[str, NDArray[Any]] = await self._rows(fitting)
-        return answer
-
-    @serve.batch
-    async def _rows(self, rows: list[dict[str, NDArray[Any]]]) -> list[dict[str, NDArray[Any]]]:
-        columns = {name: np.stack([row[name] for row in rows]) for name in self._shapes}
-        outputs = await asyncio.to_thread(self._predictor, columns)
-        return [{name: rows_of[number] for name, rows_of in outputs.items()} for number in range(len(rows))]
+        return fitting
 
     async def check_health(self) -> None:
         """Run the model once: Ray Serve replaces a replica whose device fails, or does not answer."""

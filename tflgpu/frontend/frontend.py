@@ -10,7 +10,7 @@ from tflgpu.frontend.complex_numbers import keep_on_one_side
 from tflgpu.frontend.control_flow.pieces import Call, LoweredPiece
 from tflgpu.frontend.entry_point import EntryPoint, entry_point, signatures_of, with_bound
 from tflgpu.frontend.input_shapes import check_batch, requested_shapes
-from tflgpu.frontend.lower import InferShapes, lower, lower_bounded
+from tflgpu.frontend.lower import Choices, InferShapes, lower, lower_bounded
 from tflgpu.frontend.lowered import Entry, Lowered
 from tflgpu.frontend.partition import Partition, partition
 from tflgpu.graph.layout import Shape
@@ -30,17 +30,14 @@ ADVICE = f"install the CPU fallback with {install_command('fallback')}"
 class Frontend:
     """A model lowered as a whole: what decides which of its operators go to the device.
 
-    shapes: of inputs that differ from the file's; grids: what the integers that callers give for float inputs stand
-    for; both by the file's tensor index. missing_types: element types that the device does not have. lowered: the
-    graph, and the obstacles of each operator. has_litert: whether LiteRT is there to run what the device cannot.
+    choices: how it was lowered, and its parts are. lowered: the graph, and the obstacles of each operator. has_litert:
+    whether LiteRT is there to run what the device cannot.
     """
 
     options: Options
     model: Model
     entry: EntryPoint
-    shapes: Mapping[TensorIndex, Shape]
-    grids: Mapping[TensorIndex, Grid]
-    missing_types: tuple[str, ...]
+    choices: Choices
     lowered: Lowered
     has_litert: bool
 
@@ -54,7 +51,9 @@ class Frontend:
         graph, entry = self.lowered.graph, self.entry
         sides = ((entry.inputs, [graph[t].shape for t in graph.inputs]), (entry.outputs, self.lowered.output_shapes))
         inputs, outputs = (
-            tuple(_described(name, tensor, shape, self.grids) for (name, tensor), shape in zip(*side, strict=True))
+            tuple(
+                _described(name, tensor, shape, self.choices.grids) for (name, tensor), shape in zip(*side, strict=True)
+            )
             for side in sides
         )
         return inputs, outputs
@@ -67,7 +66,7 @@ class Frontend:
             entries.append(self.entry)
         found = []
         for entry in entries:
-            grids = self.grids if entry is self.entry else {}
+            grids = self.choices.grids if entry is self.entry else {}
             sides = [tuple(_described(n, t, t.shape, grids)[1] for n, t in s) for s in (entry.inputs, entry.outputs)]
             found.append(SignatureInfo(entry.signature, *sides))
         return tuple(found)
@@ -78,7 +77,7 @@ class Frontend:
             raise UnsupportedError((*self.lowered.obstacles, *foreign))
         if self.lowered.unknown:
             raise ModelError("; ".join(self.lowered.unknown))
-        if self.grids and not self.lowered.is_whole:
+        if self.choices.grids and not self.lowered.is_whole:
             reason = "Options.interface.uint8_inputs is for models that run on the device as one piece"
             raise UnsupportedError((*self.lowered.cuts, reason))
         if self.entry.bound and (unbindable := tuple(self._unbindable())):
@@ -148,17 +147,7 @@ class Frontend:
         if self.lowered.is_whole:
             return self.lowered
         entry = self.entry.partition(self.subgraph, partition)
-        fake_quantize = self.options.numerics.quantized == "fake_quantize"
-        part = lower(
-            self.model,
-            entry,
-            fake_quantize=fake_quantize,
-            shapes=self.shapes,
-            grids=self.grids,
-            missing_types=self.missing_types,
-            checks=self.options.numerics.checks,
-            whole=self.lowered,
-        )
+        part = lower(self.model, entry, self.choices, whole=self.lowered)
         if part.obstacles:  # what it lacks is known in the whole model only
             raise UnsupportedError(part.obstacles)
         return part
@@ -183,36 +172,30 @@ def lower_model(
     entry = entry_point(model, options.interface.signature, options.interface.outputs)
     entry = with_bound(entry, options.interface.bound or {})
     shapes = requested_shapes(entry, options)
-    grids = _grids(entry, options.interface.uint8_inputs or {})
+    choices = Choices(
+        fake_quantize=options.numerics.quantized == "fake_quantize",
+        shapes=shapes,
+        grids=_grids(entry, options.interface.uint8_inputs or {}),
+        missing_types=missing_types,
+        checks=options.numerics.checks,
+    )
     has_choice = options.fallback == "auto" and litert is not None
     lowered = lower(
         model,
         entry,
-        fake_quantize=options.numerics.quantized == "fake_quantize",
-        shapes=shapes,
-        grids=grids,
-        missing_types=missing_types,
-        checks=options.numerics.checks,
+        choices,
         infer=litert if options.fallback == "auto" else None,
         parted_loops=not has_choice,  # LiteRT takes less time where the host decides on each iteration
     )
     if lowered.obstacles and not options.numerics.checks and not options.cpu_part.operators:
-        bounded = lower_bounded(
-            model,
-            entry,
-            fake_quantize=options.numerics.quantized == "fake_quantize",
-            shapes=shapes,
-            grids=grids,
-            missing_types=missing_types,
-            most=MOST_BOUNDED if has_choice else None,
-        )
+        bounded = lower_bounded(model, entry, choices, most=MOST_BOUNDED if has_choice else None)
         lowered = bounded or lowered
     sent, tensors = _sent_to_cpu(lowered.entries, options.cpu_part.operators), model.subgraphs[entry.subgraph].tensors
     outputs = {t.index for _, t in entry.outputs}
     lowered = replace(lowered, entries=keep_on_one_side(sent, entry.operators, tensors, outputs))
     if options.shapes.batch is not None and shapes and not lowered.obstacles and not lowered.trims:
         check_batch(lowered, options.shapes.batch)
-    return Frontend(options, model, entry, shapes, grids, missing_types, lowered, litert is not None)
+    return Frontend(options, model, entry, choices, lowered, litert is not None)
 
 
 def _grids(entry: EntryPoint, wanted: Mapping[str, tuple[float, float]]) -> dict[TensorIndex, Grid]:

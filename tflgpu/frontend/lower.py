@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
 
 from tflgpu.errors import ModelError, UnsupportedError, internal_faults
 from tflgpu.frontend.complex_numbers import keep_on_one_side
@@ -56,22 +55,36 @@ KNOWN_WITHOUT_DECLARATION = (*VARIABLE_OPERATORS, *CONTROL_FLOW)
 UNCLAMPED = "{name!r} is not clamped to {low:.6g}..{high:.6g}, which its integers would do: it is an input of the model"
 
 
+@dataclass(frozen=True)
+class Choices:
+    """What the caller and the device say of how a model is lowered.
+
+    fake_quantize: round every quantized activation to the values its type can hold, as integer kernels would; else it
+        is clamped to their range.
+    shapes: shapes of inputs that replace the file's, by the file's tensor index; what the file declares of any other
+        tensor's shape is then not believed.
+    grids: float inputs that callers give as integers, by the file's tensor index.
+    missing_types: element types that the device does not compute with.
+    checks: whether a run is to look for what LiteRT refuses at run time.
+    """
+
+    fake_quantize: bool = True
+    shapes: Mapping[int, Shape] = field(default_factory=dict)
+    grids: Mapping[int, Grid] = field(default_factory=dict)
+    missing_types: Collection[str] = ()
+    checks: bool = False
+
+
+DEFAULT = Choices()
+
+
 @internal_faults("lowering the model")
-def lower_bounded(
-    model: Model,
-    entry: EntryPoint,
-    *,
-    fake_quantize: bool,
-    shapes: Mapping[int, Shape],
-    grids: Mapping[int, Grid],
-    missing_types: Collection[str],
-    most: int | None = None,
-) -> Lowered | None:
+def lower_bounded(model: Model, entry: EntryPoint, choices: Choices, *, most: int | None = None) -> Lowered | None:
     """:func:`lower` with upper bounds for sizes that only a run can tell; None unless all of it is for the device.
 
-    most: elements, by their upper bounds, that tensors of such sizes may have together.
+    choices: without checks. most: elements, by their upper bounds, that tensors of such sizes may have together.
     """
-    lowering = _Lowering(model, entry, fake_quantize, shapes, grids, missing_types, False, None)
+    lowering = _Lowering(model, entry, choices, None)
     lowering.sizes = Sizes()
     try:
         lowered = lowering.run()
@@ -90,32 +103,21 @@ def lower_bounded(
 def lower(
     model: Model,
     entry: EntryPoint | None = None,
+    choices: Choices = DEFAULT,
     *,
-    fake_quantize: bool = True,
-    shapes: Mapping[int, Shape] = MappingProxyType({}),
-    grids: Mapping[int, Grid] = MappingProxyType({}),
-    missing_types: Collection[str] = (),
-    checks: bool = False,
     infer: InferShapes | None = None,
     whole: Lowered | None = None,
     parted_loops: bool = False,
 ) -> Lowered:
     """Lower an entry point of ``model``, by default :func:`entry_point`'s default.
 
-    fake_quantize: round every quantized activation to the values its type can hold, as integer kernels would; else it
-        is clamped to their range.
-    shapes: shapes of inputs that replace the file's, by the file's tensor index; what the file declares of any other
-        tensor's shape is then not believed.
-    grids: float inputs that callers give as integers, by the file's tensor index.
-    missing_types: element types that the device does not compute with.
-    checks: whether a run is to look for what LiteRT refuses at run time.
     infer: shapes of what operators give that only the CPU can run; by default those that the file declares.
     whole: the lowered model of which ``entry`` is a part, which knows the shapes and some of the values that it reads.
     parted_loops: whether loops with loops in them that only a run decides are for the device.
     Raises ModelError where the model contradicts itself.
     """
     entry = entry or entry_point(model)
-    lowering = _Lowering(model, entry, fake_quantize, shapes, grids, missing_types, checks, infer, whole)
+    lowering = _Lowering(model, entry, choices, infer, whole)
     lowering.parted_loops = parted_loops
     return lowering.run()
 
@@ -125,11 +127,7 @@ class _Lowering:
         self,
         model: Model,
         entry: EntryPoint,
-        fake_quantize: bool,
-        shapes: Mapping[int, Shape],
-        grids: Mapping[int, Grid],
-        missing_types: Collection[str],
-        checks: bool,
+        choices: Choices,
         infer: InferShapes | None,
         whole: Lowered | None = None,
         outer: GraphBuilder | None = None,
@@ -139,12 +137,9 @@ class _Lowering:
         self.model = model
         self.subgraph = model.subgraphs[entry.subgraph]
         self.entry = entry
-        self.rounds = fake_quantize
-        self.shapes = shapes
-        self.grids = grids
-        self.missing_types = missing_types
-        self.checks = checks
-        self.is_resized: bool = bool(shapes) or (caller is not None and caller.is_resized)
+        self.choices = choices
+        self.rounds, self.missing_types = choices.fake_quantize, choices.missing_types
+        self.is_resized: bool = bool(choices.shapes) or (caller is not None and caller.is_resized)
         # What the file declares of activations' shapes.
         self.believes_shapes: bool = not self.is_resized and (caller is None or caller.believes_shapes)
         self.notes: dict[int, tuple[str, ...]] = {}  # by operator
@@ -206,9 +201,10 @@ class _Lowering:
 
     def _input(self, tensor: FileTensor) -> int:
         """Bind a graph input; integers that stand for numbers become these in the first node that touches them."""
-        shape = self.whole.bound[tensor.index].shape if self.whole else self.shapes.get(tensor.index, tensor.shape)
+        shapes = self.choices.shapes
+        shape = self.whole.bound[tensor.index].shape if self.whole else shapes.get(tensor.index, tensor.shape)
         tensor = replace(tensor, shape=shape)
-        grid = grid_of(tensor) if is_quantized(tensor) else self.grids.get(tensor.index)
+        grid = grid_of(tensor) if is_quantized(tensor) else self.choices.grids.get(tensor.index)
         given = replace(self.graph.tensor(tensor), dtype=grid.dtype if grid else tensor.dtype)
         self.graph.tensors[given.id] = given
         if grid:
@@ -220,7 +216,7 @@ class _Lowering:
 
     def _bind_state(self, tensor: FileTensor) -> None:
         """Bind an input that has the value of an output of the last run."""
-        tensor = replace(tensor, shape=self.shapes.get(tensor.index, tensor.shape))
+        tensor = replace(tensor, shape=self.choices.shapes.get(tensor.index, tensor.shape))
         self.graph.bind(tensor.index, self.graph.variables.read_tensor(tensor, held=True))
 
     def _write_state(self, bound: Bound) -> None:
@@ -312,14 +308,14 @@ class _Lowering:
             reasons = reasons or ["it gives complex numbers in a loop or branch"]
         reasons = reasons or [*mixture_reasons(operator, self.subgraph.tensors)]
         reasons = reasons or self._emit(operator, op.emit, site)
-        if self.checks and not reasons:
+        if self.choices.checks and not reasons:
             self.graph.add_checks(operator, op.checks, site)
         return reasons
 
     def _call(self, operator: Operator) -> list[str]:
         """Lower an operator that calls subgraphs, into this graph or as pieces apart from it; returns the obstacle."""
         wanted = {t for o in self.subgraph.operators for t in o.inputs} | {t.index for _, t in self.entry.outputs}
-        apart = None if self.is_called or self.checks else self.calls  # checks need one graph
+        apart = None if self.is_called or self.choices.checks else self.calls  # checks need one graph
         lowering = self._callee, self._separate, self._lower_parts if self.parted_loops else None
         reasons = list(lower_call(operator, self.graph, self.model, *lowering, wanted, apart))
         if not reasons:
@@ -350,8 +346,8 @@ class _Lowering:
         """Of another subgraph; into the same graph if ``outer`` is its builder."""
         model = replace(self.model, subgraphs=(*self.model.subgraphs, subgraph))
         entry = EntryPoint(len(self.model.subgraphs), subgraph.operators, (), ())
-        types, checks = self.missing_types, self.checks
-        return _Lowering(model, entry, self.rounds, {}, {}, types, checks, None, outer=outer, caller=self)
+        choices = replace(self.choices, shapes={}, grids={})
+        return _Lowering(model, entry, choices, None, outer=outer, caller=self)
 
     def _lower_parts(
         self, operator: Operator, number: int, values: Mapping[int, Tensor], outputs: Sequence[int]
@@ -368,9 +364,8 @@ class _Lowering:
 
         def lowering(part: EntryPoint, whole: Lowered | None) -> Lowered:
             shapes = {t: value.shape for t, value in values.items()}
-            nested = _Lowering(
-                self.model, part, self.rounds, shapes, {}, self.missing_types, False, None, whole, caller=self
-            )
+            choices = replace(self.choices, shapes=shapes, grids={}, checks=False)
+            nested = _Lowering(self.model, part, choices, None, whole, caller=self)
             nested.is_called, nested.graph.caller = False, operator.index
             for index, value in values.items():
                 if value.is_constant:

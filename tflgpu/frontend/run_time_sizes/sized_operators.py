@@ -248,9 +248,14 @@ def _from(op: Operation, size: Number, extent: int, start: int, stop: int | None
     most = (extent if stop is None else min(stop, extent)) - start
     if start == 0 and most == extent:
         return _Taken(0, extent, size)
-    rest = op.sizes.size(size).plus(Amount(start), -1)
-    assert rest is not None
-    return _Taken(start, most, op.number(rest, most))
+    return _up_to(op, start, op.sizes.size(size), most)
+
+
+def _up_to(op: Operation, start: int, end: Amount, most: int) -> _Taken:
+    """What is taken of an axis from ``start`` up to an end that only a run can tell: ``most`` elements at most."""
+    size = end.plus(Amount(start), -1)
+    assert size is not None
+    return _Taken(start, most, op.number(size, most))
 
 
 def _cut(op: Operation, x: Tensor, taken: Sequence[_Taken], begin: Tensor) -> Tensor:
@@ -326,9 +331,9 @@ def _between(op: Operation, extent: int, size: Number | None, begin: Amount, end
             raise Refused("it ends in a size that only a run can tell at a place that is computed")
         if end.known >= 0:
             return _from(op, size, extent, start, end.known)
-        rest = op.sizes.size(size).plus(Amount(end.known - start))
-        assert rest is not None
-        return _Taken(start, extent + end.known - start, op.number(rest, extent + end.known - start))
+        last = op.sizes.size(size).plus(end)
+        assert last is not None
+        return _up_to(op, start, last, extent + end.known - start)
     if end is None or end.known is not None:
         return _Taken(start, len(range(start, slice(None, end.known if end else None).indices(extent)[1])))
     most = extent - start if end.high is None else min(end.high, extent) - start
@@ -336,9 +341,7 @@ def _between(op: Operation, extent: int, size: Number | None, begin: Amount, end
         if start:
             raise Refused("its end is computed")
         return _Taken(start, most, _wrapped(op, end, extent, most, adds=True))
-    rest = end.plus(Amount(start), -1)
-    assert rest is not None
-    return _Taken(start, most, op.number(rest, most))
+    return _up_to(op, start, end, most)
 
 
 @rule("RESHAPE")
