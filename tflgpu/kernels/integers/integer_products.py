@@ -102,7 +102,6 @@ class IntegerPatchesParameters(IntegerProductsParameters, template="integers/int
     """Parameters of ``templates/integers/integer_patches.cl.j2``."""
 
     window: Window
-    slices: int
     first_slice: str
     taps: int
     row_planes: tuple[int, ...]
@@ -345,13 +344,12 @@ def integer_products(request: Request) -> Kernel:
     else:
         assert isinstance(attributes, Convolution)
         loader: Callable[..., IntegerProductsParameters]
-        loader = partial(IntegerConvolutionParameters, in_place=_reads_in_place(request, unit))
+        loader = partial(IntegerConvolutionParameters, in_place=_reads_in_place(request, unit), slices=made.read.slices)
         if made.patch is not None:
             loader = partial(IntegerPatchesParameters, **_patch_parameters(made.patch, request))
         parameters = partial(
             loader,
             window=attributes.window,
-            slices=made.read.slices,
             first_slice=made.read.expression,
             zero=grid.zero - unit.offset if grid else 0,
             images=made.images,
