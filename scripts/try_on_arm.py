@@ -130,7 +130,8 @@ def check_models() -> int:
                 allowed = QUANTA if info.quantization else TOLERANCE[precision] * (extent or 1.0)
                 error = max(error, float(np.abs(got - right).max()) / allowed)
             wrong += error > 1
-            print(f"{name}, {precision}: {error:.2g} of the tolerance, {len(model.source)} characters of source")
+            size = len(model.source)
+            print(f"{name}, {precision}: {error:.2g} of the tolerance, {size} characters of source", flush=True)
     print(f"{2 * len(MODELS)} runs of models, {wrong} wrong", flush=True)
     return wrong
 

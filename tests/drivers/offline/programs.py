@@ -65,17 +65,22 @@ CHIPS = (
 
 # Device and template of kernels that spill, with the reason why they may.
 SPILLS = {
-    ("iris-xe", "gpu_convolution"): "4 to 20 bytes in fp32, at 128 registers, of four layers of two models",
+    ("iris-xe", "gpu_convolution"): "4 to 32 bytes at 128 registers, of four layers in fp32 and three in fp16_fast",
+    ("iris-xe", "gpu_depthwise_window"): "28 bytes in fp16_fast, of windows of 31 taps",
     ("arc-a770", "gpu_depthwise_window"): "76 bytes in fp16, of windows of 31 taps",
+    ("arc-b580", "gpu_depthwise_window"): "6 bytes in fp16 at 32 registers; 112 at 64, of windows of 31 taps",
     ("radeon-rx-6800", "gpu_depthwise_columns"): "48 and 244 bytes in fp32, of two layers of selfie_segmenter",
     ("radeon-rx-7900-xtx", "rows_attention"): "124 bytes in fp32, of 1,024 that a work-item has",
     ("radeon-rx-9070-xt", "rows_attention"): "136 bytes in fp32, likewise",
     ("radeon-rx-9070-xt", "gpu_depthwise_columns"): "60 bytes in fp32, of a layer of selfie_segmenter",
     ("t4", PERSISTENT): "16 to 48 bytes at 255 registers, where depthwise columns alone have 254",
     ("a100", "mma_gemm_direct"): "4 bytes in fp16: ptxas keeps to 72 registers",
+    ("a100", "mma_pointwise_depthwise"): "48 bytes in fp32: ptxas keeps to 72 registers",
+    ("a100", "portable_pool"): "4 bytes in fp32: ptxas keeps to 40 registers",
     ("a100", PERSISTENT): "240 bytes at 255 registers, of the quantized MobileNetV2 in fp16; none on sm_86",
     ("h100", "portable_pool"): "4 bytes in fp32: ptxas keeps to 32 registers",
-    ("h100", PERSISTENT): "88 and 236 bytes at 255 registers, of deeplabv3 and the quantized MobileNetV2 in fp32",
+    ("h100", "mma_gemm_direct"): "8 to 32 bytes in fp16, of five layers: ptxas keeps to 72 to 96 registers",
+    ("h100", PERSISTENT): "8 to 236 bytes at 255 registers, of six models in fp32; 4 to 40 of three in fp16",
 }
 
 
