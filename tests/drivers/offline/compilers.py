@@ -137,16 +137,12 @@ class Nvidia:
 
     def compile(self, root: Path, source: Path, chip: str) -> list[CompiledKernel]:
         """See :class:`OfflineCompiler`."""
-        ptx = self._kept_ptx(root, source, chip) or self._new_ptx(root, source, chip)
+        kept = root / "ptx" / sha256(source.read_bytes()).hexdigest()
+        ptx = kept_ptx(kept, chip) or self._new_ptx(root, source, chip, kept)
         command = [str(root / self.assembler), f"-arch={chip}", "-v", "-o", str(source.with_suffix(".cubin")), str(ptx)]
         return [self._kernel(*found) for found in _PTXAS.findall(_run(root, command))]
 
-    def _kept_ptx(self, root: Path, source: Path, chip: str) -> Path | None:
-        kept = self._ptx_folder(root, source).glob("sm_*.ptx")
-        fitting = [ptx for ptx in kept if _generation(ptx.stem) <= _generation(chip)]
-        return max(fitting, key=lambda ptx: _generation(ptx.stem), default=None)
-
-    def _new_ptx(self, root: Path, source: Path, chip: str) -> Path:
+    def _new_ptx(self, root: Path, source: Path, chip: str, kept: Path) -> Path:
         (clang,) = root.glob("usr/lib/llvm-*/bin/clang")
         library = root / "usr/lib/clc/nvptx64--nvidiacl.bc"
         text, ptx = source.read_text(), source.with_suffix(".ptx")
@@ -157,14 +153,10 @@ class Nvidia:
         options += ["-Xclang", "-finclude-default-header"]
         options += ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(library)]
         _run(root, [str(clang), *options, "-S", "-o", str(ptx), str(whole)])
-        folder = self._ptx_folder(root, source)
-        folder.mkdir(parents=True, exist_ok=True)
-        part = folder / f"{chip}.part"
+        kept.mkdir(parents=True, exist_ok=True)
+        part = kept / f"{chip}.part"
         part.write_text(_with_kernels(ptx.read_text(), _group_sizes(text)))
-        return part.replace(folder / f"{chip}.ptx")
-
-    def _ptx_folder(self, root: Path, source: Path) -> Path:
-        return root / "ptx" / sha256(source.read_bytes()).hexdigest()
+        return part.replace(kept / f"{chip}.ptx")
 
     def _kernel(self, name: str, stack: str, stores: str, facts: str) -> CompiledKernel:
         numbers = {unit: int(number) for number, unit in re.findall(r"(\d+) (registers|bytes smem)", facts)}
@@ -189,6 +181,12 @@ def fetch_compilers(folder: Path) -> None:
         assembler.write_bytes(archive.read(name))
     assembler.chmod(0o755)
     shutil.rmtree(wheels)
+
+
+def kept_ptx(folder: Path, chip: str) -> Path | None:
+    """Of one source's PTX the latest that a chip takes: its own, or that of an older one."""
+    fitting = [ptx for ptx in folder.glob("sm_*.ptx") if _generation(ptx.stem) <= _generation(chip)]
+    return max(fitting, key=lambda ptx: _generation(ptx.stem), default=None)
 
 
 def compilers_root(folder: Path) -> Path:

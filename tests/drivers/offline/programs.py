@@ -83,6 +83,8 @@ SPILLS = {
     ("h100", "portable_pool"): "4 bytes in fp32: ptxas keeps to 32 registers",
     ("h100", "mma_gemm_direct"): "8 to 32 bytes in fp16, of five layers: ptxas keeps to 72 to 96 registers",
     ("h100", PERSISTENT): "8 to 236 bytes at 255 registers, of six models in fp32; 4 to 40 of three in fp16",
+    ("b200", "portable_pool"): "4 bytes in fp32: ptxas keeps to 32 registers",
+    ("b200", PERSISTENT): "24 to 272 bytes at 255 registers, of five models in fp32; 60 of one in fp16",
 }
 
 
