@@ -77,14 +77,21 @@ SPILLS = {
     ("a100", "mma_gemm_direct"): "4 bytes in fp16, of two layers: ptxas keeps to 72 registers",
     ("a100", "mma_pointwise_depthwise"): "48 bytes in fp32: ptxas keeps to 72 registers",
     ("a100", "portable_pool"): "4 bytes in fp32: ptxas keeps to 40 registers",
-    ("a100", PERSISTENT): "12 to 536 bytes at 255 registers, of seven models in fp32; 12 to 240 of four in fp16",
+    ("a100", PERSISTENT): "12 to 536 bytes at up to 255 registers, of seven models in fp32; 4 to 240 of four in fp16",
+    ("rtx-3090", "portable_pool"): "4 bytes in fp32: ptxas keeps to 40 registers",
+    ("rtx-3090", "mma_gemm_direct"): "4 bytes in fp32, of a layer: ptxas keeps to 96 registers",
+    ("rtx-3090", "mma_diagonal_depthwise"): "4 bytes in fp16, of a layer: ptxas keeps to 72 registers",
+    ("rtx-3090", PERSISTENT): "4 to 268 bytes at 128 or 255 registers, of seven models in fp32; 8 of one in fp16",
     ("rtx-4090", "portable_pool"): "4 bytes in fp32: ptxas keeps to 40 registers",
     ("rtx-4090", PERSISTENT): "16 to 312 bytes at 255 registers, of six models in fp32; 20 of one in fp16",
     ("h100", "portable_pool"): "4 bytes in fp32: ptxas keeps to 32 registers",
     ("h100", "mma_gemm_direct"): "8 to 32 bytes in fp16, of five layers: ptxas keeps to 72 to 96 registers",
-    ("h100", PERSISTENT): "8 to 236 bytes at 255 registers, of six models in fp32; 4 to 40 of three in fp16",
+    ("h100", PERSISTENT): "8 to 236 bytes at up to 255 registers, of six models in fp32; 4 to 40 of three in fp16",
     ("b200", "portable_pool"): "4 bytes in fp32: ptxas keeps to 32 registers",
     ("b200", PERSISTENT): "24 to 272 bytes at 255 registers, of five models in fp32; 60 of one in fp16",
+    ("rtx-5090", "portable_pool"): "4 bytes in fp32: ptxas keeps to 40 registers",
+    ("rtx-5090", "mma_gemm_direct"): "4 bytes in fp16, of a layer: ptxas keeps to 80 registers",
+    ("rtx-5090", PERSISTENT): "12 to 352 bytes at 128 or 255 registers, of six models in fp32; 4 to 84 of four in fp16",
 }
 
 
