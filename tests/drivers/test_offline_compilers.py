@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.drivers.debian import FOLDER
-from tests.drivers.offline.compilers import Nvidia, compilers_root
+from tests.drivers.offline.compilers import Nvidia, compilers_root, kept_ptx
 from tests.drivers.offline.programs import CHIPS, SPILLS, Chip, case_programs, compiled, sources
 
 pytestmark = pytest.mark.full("compilers that are not everywhere")
@@ -41,3 +41,16 @@ def test_kernels_compile_without_spills(chip: Chip, root: Path, shared: Path, tm
     assert all(found.values()), "a program without kernels"
     spilling = {kernel.template for kernels in found.values() for kernel in kernels if kernel.spilled}
     assert spilling <= {template for model, template in SPILLS if model == chip.model}
+
+
+def test_ptx_is_shared_with_younger_chips(tmp_path: Path) -> None:
+    assert kept_ptx(tmp_path / "nowhere", "sm_80") is None
+    for chip in ("sm_80", "sm_90"):
+        (tmp_path / f"{chip}.ptx").touch()
+    found = {chip: kept_ptx(tmp_path, chip) for chip in ("sm_75", "sm_86", "sm_90", "sm_100")}
+    assert {chip: ptx and ptx.stem for chip, ptx in found.items()} == {
+        "sm_75": None,
+        "sm_86": "sm_80",
+        "sm_90": "sm_90",
+        "sm_100": "sm_90",
+    }

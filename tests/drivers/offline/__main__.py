@@ -2,8 +2,8 @@
 
 FOLDER gets the compilers, if it does not have them; with ``none`` that is all. It also keeps what they say of each
 program, so that a call goes on where an earlier one was interrupted. Compiles every template's cases and
-eight models in each precision for each device, the models for each executor that may be the fastest there. Prints a row
-of a table for each device, and what spills.
+eight models in each precision for each device, in the order of the call, the models for each executor that may be the
+fastest there. Prints a row of a table for each device, and what spills.
 """
 
 from __future__ import annotations
@@ -84,8 +84,9 @@ def main() -> None:
         return
     print("| device | chip | programs | refused | kernels | that spill | registers (median) | in step | waves |")
     print("|---|---|---|---|---|---|---|---|---|")
-    rows = [tried(chip, root) for chip in CHIPS if not wanted or chip.model in wanted]
-    print("\n".join(rows))
+    chips = {chip.model: chip for chip in CHIPS}
+    for model in wanted or chips:
+        print(tried(chips[model], root), flush=True)
 
 
 if __name__ == "__main__":

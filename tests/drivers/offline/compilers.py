@@ -13,6 +13,7 @@ import sys
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 
@@ -125,7 +126,10 @@ class Amd:
 
 
 class Nvidia:
-    """LLVM's OpenCL C to PTX, and NVIDIA's assembler, which chooses registers as its OpenCL driver does."""
+    """LLVM's OpenCL C to PTX, and NVIDIA's assembler, which chooses registers as its OpenCL driver does.
+
+    PTX is kept: of a source that an older chip got as well, a younger one's is made of the same.
+    """
 
     packages = ("clang-21", "libclc-21")
     wheel = "nvidia-cuda-nvcc==13.*"  # has sm_75 and all after it
@@ -133,6 +137,12 @@ class Nvidia:
 
     def compile(self, root: Path, source: Path, chip: str) -> list[CompiledKernel]:
         """See :class:`OfflineCompiler`."""
+        kept = root / "ptx" / sha256(source.read_bytes()).hexdigest()
+        ptx = kept_ptx(kept, chip) or self._new_ptx(root, source, chip, kept)
+        command = [str(root / self.assembler), f"-arch={chip}", "-v", "-o", str(source.with_suffix(".cubin")), str(ptx)]
+        return [self._kernel(*found) for found in _PTXAS.findall(_run(root, command))]
+
+    def _new_ptx(self, root: Path, source: Path, chip: str, kept: Path) -> Path:
         (clang,) = root.glob("usr/lib/llvm-*/bin/clang")
         library = root / "usr/lib/clc/nvptx64--nvidiacl.bc"
         text, ptx = source.read_text(), source.with_suffix(".ptx")
@@ -143,9 +153,10 @@ class Nvidia:
         options += ["-Xclang", "-finclude-default-header"]
         options += ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(library)]
         _run(root, [str(clang), *options, "-S", "-o", str(ptx), str(whole)])
-        ptx.write_text(_with_kernels(ptx.read_text(), _group_sizes(text)))
-        command = [str(root / self.assembler), f"-arch={chip}", "-v", "-o", str(source.with_suffix(".cubin")), str(ptx)]
-        return [self._kernel(*found) for found in _PTXAS.findall(_run(root, command))]
+        kept.mkdir(parents=True, exist_ok=True)
+        part = kept / f"{chip}.part"
+        part.write_text(_with_kernels(ptx.read_text(), _group_sizes(text)))
+        return part.replace(kept / f"{chip}.ptx")
 
     def _kernel(self, name: str, stack: str, stores: str, facts: str) -> CompiledKernel:
         numbers = {unit: int(number) for number, unit in re.findall(r"(\d+) (registers|bytes smem)", facts)}
@@ -170,6 +181,12 @@ def fetch_compilers(folder: Path) -> None:
         assembler.write_bytes(archive.read(name))
     assembler.chmod(0o755)
     shutil.rmtree(wheels)
+
+
+def kept_ptx(folder: Path, chip: str) -> Path | None:
+    """Of one source's PTX the latest that a chip takes: its own, or that of an older one."""
+    fitting = [ptx for ptx in folder.glob("sm_*.ptx") if _generation(ptx.stem) <= _generation(chip)]
+    return max(fitting, key=lambda ptx: _generation(ptx.stem), default=None)
 
 
 def compilers_root(folder: Path) -> Path:
@@ -204,6 +221,11 @@ _PTXAS = re.compile(
 )
 
 _STUB = "__clang_ocl_kern_imp_"
+
+
+def _generation(chip: str) -> int:
+    """86 of sm_86."""
+    return int(chip.removeprefix("sm_"))
 
 
 def _group_sizes(source: str) -> dict[str, int]:

@@ -65,17 +65,33 @@ CHIPS = (
 
 # Device and template of kernels that spill, with the reason why they may.
 SPILLS = {
-    ("iris-xe", "gpu_convolution"): "4 to 20 bytes in fp32, at 128 registers, of four layers of two models",
+    ("iris-xe", "gpu_convolution"): "4 to 32 bytes at 128 registers, of four layers in fp32 and three in fp16_fast",
+    ("iris-xe", "gpu_depthwise_window"): "28 bytes in fp16_fast, of windows of 31 taps",
     ("arc-a770", "gpu_depthwise_window"): "76 bytes in fp16, of windows of 31 taps",
+    ("arc-b580", "gpu_depthwise_window"): "6 bytes in fp16 at 32 registers; 52 and 112 of windows of 31 taps",
     ("radeon-rx-6800", "gpu_depthwise_columns"): "48 and 244 bytes in fp32, of two layers of selfie_segmenter",
     ("radeon-rx-7900-xtx", "rows_attention"): "124 bytes in fp32, of 1,024 that a work-item has",
     ("radeon-rx-9070-xt", "rows_attention"): "136 bytes in fp32, likewise",
     ("radeon-rx-9070-xt", "gpu_depthwise_columns"): "60 bytes in fp32, of a layer of selfie_segmenter",
     ("t4", PERSISTENT): "16 to 48 bytes at 255 registers, where depthwise columns alone have 254",
-    ("a100", "mma_gemm_direct"): "4 bytes in fp16: ptxas keeps to 72 registers",
-    ("a100", PERSISTENT): "240 bytes at 255 registers, of the quantized MobileNetV2 in fp16; none on sm_86",
+    ("a100", "mma_gemm_direct"): "4 bytes in fp16, of two layers: ptxas keeps to 72 registers",
+    ("a100", "mma_pointwise_depthwise"): "48 bytes in fp32: ptxas keeps to 72 registers",
+    ("a100", "portable_pool"): "4 bytes in fp32: ptxas keeps to 40 registers",
+    ("a100", PERSISTENT): "12 to 536 bytes at up to 255 registers, of seven models in fp32; 4 to 240 of four in fp16",
+    ("rtx-3090", "portable_pool"): "4 bytes in fp32: ptxas keeps to 40 registers",
+    ("rtx-3090", "mma_gemm_direct"): "4 bytes in fp32, of a layer: ptxas keeps to 96 registers",
+    ("rtx-3090", "mma_diagonal_depthwise"): "4 bytes in fp16, of a layer: ptxas keeps to 72 registers",
+    ("rtx-3090", PERSISTENT): "4 to 268 bytes at 128 or 255 registers, of seven models in fp32; 8 of one in fp16",
+    ("rtx-4090", "portable_pool"): "4 bytes in fp32: ptxas keeps to 40 registers",
+    ("rtx-4090", PERSISTENT): "16 to 312 bytes at 255 registers, of six models in fp32; 20 of one in fp16",
     ("h100", "portable_pool"): "4 bytes in fp32: ptxas keeps to 32 registers",
-    ("h100", PERSISTENT): "88 and 236 bytes at 255 registers, of deeplabv3 and the quantized MobileNetV2 in fp32",
+    ("h100", "mma_gemm_direct"): "8 to 32 bytes in fp16, of five layers: ptxas keeps to 72 to 96 registers",
+    ("h100", PERSISTENT): "8 to 236 bytes at up to 255 registers, of six models in fp32; 4 to 40 of three in fp16",
+    ("b200", "portable_pool"): "4 bytes in fp32: ptxas keeps to 32 registers",
+    ("b200", PERSISTENT): "24 to 272 bytes at 255 registers, of five models in fp32; 60 of one in fp16",
+    ("rtx-5090", "portable_pool"): "4 bytes in fp32: ptxas keeps to 40 registers",
+    ("rtx-5090", "mma_gemm_direct"): "4 bytes in fp16, of a layer: ptxas keeps to 80 registers",
+    ("rtx-5090", PERSISTENT): "12 to 352 bytes at 128 or 255 registers, of six models in fp32; 4 to 84 of four in fp16",
 }
 
 
