@@ -64,7 +64,9 @@ def fully_connected(request: Request) -> Kernel:
     most_together = UNPACKED_FLOATS // (source.slices * LANES * VECTOR)
     often = tile_count(g.batch, rows) > FEW_BLOCKS
     stored = _stored(request) if most_together or not often else factor_type
-    is_packed = isinstance(stored, StoredIntegers) or stored != factor_type
+    # A register of halves becomes floats by one instruction, beside the products of all rows of a block.
+    in_one = request.target.limits.vector_width == VECTOR
+    is_packed = isinstance(stored, StoredIntegers) or (stored != factor_type and not in_one)
     unpacks = is_packed and often
     if unpacks:
         vectors, rows = _block(out, g.batch, request.target, min(MOST_VECTORS, most_together))
