@@ -111,7 +111,9 @@ def test_the_test_of_a_unit_has_sums_of_each_block(name: str) -> None:
         rows * registers * each.lanes for each in unit.all for rows, registers, _ in each.products
     )
     assert np.unique(trial.after).size > trial.after.size // 2
-    for each, activations, weights in zip(unit.all, trial.inputs[::2], trial.inputs[1::2], strict=True):
+    operands = zip(unit.all, trial.inputs[::3], trial.inputs[1::3], trial.inputs[2::3], strict=True)
+    for each, activations, weights, offsets in operands:
+        assert offsets.size == QUADS
         assert activations.itemsize == each.element_bytes
         assert weights.itemsize == each.weight_bytes
         assert weights.size == QUADS * 4 * each.lanes * max(registers for _, registers in each.shapes)
