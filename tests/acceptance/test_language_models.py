@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 import tflgpu
 from tests.acceptance.litert_process import Arrays, steps
 from tests.quick import on_first_runtime
+from tflgpu.kernels.integers.units import UNITS
 from tflgpu.model.quantization import dequantized, is_quantized
 from tflgpu.model.reader import read_model
 from tflgpu.options import Interface, Options, Precision
 from tflgpu.runtime.instance import Instance
+from tflgpu.runtime.opencl.devices import Device, choose
 from tflgpu.target import Target
 
 TOKENS, PLACES = 150, 100
@@ -150,8 +152,16 @@ def test_signatures_share_weights(
     with tflgpu.compile(shared / f"language/decoder_{decoder.name}.tflite", options) as decode:
         if decode.device.type != "cpu":
             pytest.skip("GPUs read the weights of few rows in another form")
+        if decoder.name == "dynamic_int8" and unit_is_narrow(choose(device_name)):
+            pytest.skip("many rows are faster as floats of wide registers, and one row as integers of narrow ones")
         own, more = map(constant_bytes, (decode, decode.signatures["prefill"]))
     assert more <= 0.05 * (own + more)
+
+
+def unit_is_narrow(device: Device) -> bool:
+    """Whether a CPU's integer unit has fewer lanes than its registers have floats, as PoCL 3.0's on AVX-512 has."""
+    unit = UNITS.get(device.integer_unit or "")
+    return unit is not None and unit.lanes < device.limits.of_plans.vector_width
 
 
 def constant_bytes(model: tflgpu.CompiledModel) -> int:
