@@ -16,8 +16,8 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 NETS = ("nets-h100-2026-11-27.json", "nets-h100-again-2026-11-27.json")  # a later row takes the place of an earlier one
-NETS_CPU = "cpu/nets-2026-11-27.json"
-QUANTIZED_CPU = "cpu/quantized-2026-11-27.json"
+NETS_CPU, NETS_AVX2 = "cpu/nets-avx512-2026-11-28.json", "cpu/nets-2026-11-27.json"
+QUANTIZED_CPU, QUANTIZED_AVX2 = "cpu/quantized-avx512-2026-11-28.json", "cpu/quantized-2026-11-27.json"
 PAGES = ("README.md", "docs/performance.md")
 BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n\n).*?(\n<!-- end of figures -->)", re.DOTALL)
 
@@ -178,6 +178,8 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "nets": nets,
     "nets_cpu": partial(beside_peers, NETS_CPU),
     "quantized_cpu": partial(beside_peers, QUANTIZED_CPU),
+    "nets_avx2": partial(beside_peers, NETS_AVX2),
+    "quantized_avx2": partial(beside_peers, QUANTIZED_AVX2),
 }
 
 
