@@ -23,7 +23,7 @@ from tflgpu.plan.kernels import planned_kernel
 from tflgpu.plan.plan import Plan, PlannedKernel
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program
-from tflgpu.target import ElementType
+from tflgpu.target import ElementType, Target
 
 IMAGE_SCALE = 0.02
 # The flags of /proc/cpuinfo that a CPU has for each unit.
@@ -130,7 +130,7 @@ def sums(case: Case, image: Array, weights: Array) -> Array:
     return total
 
 
-def planned(case: Case, unit: str) -> tuple[Plan, PlannedKernel, Array, Array]:
+def planned(case: Case, unit: str, cpu: Target = CPU) -> tuple[Plan, PlannedKernel, Array, Array]:
     """The plan of the case alone, its kernel, the image, and the result that it has to give."""
     random, out = np.random.default_rng(len(case.shape) + case.out), case.channels
     image = random.integers(0, 256, case.shape).astype(np.uint8)
@@ -167,7 +167,7 @@ def planned(case: Case, unit: str) -> tuple[Plan, PlannedKernel, Array, Array]:
         0: Storage(Geometry(case.shape), case.given or "uchar", bool(case.given), Grid(IMAGE_SCALE, case.zero)),
         3: Storage(Geometry(expected.shape), "float"),
     }
-    target = replace(CPU, integer_unit=unit)
+    target = replace(cpu, integer_unit=unit)
     kernel_of_node = planned_kernel(node, Planning(graph, target, storage))
     plan = Plan({}, {}, {}, 0, 0, 0, graph, target, (kernel_of_node,), storage)
     return plan, kernel_of_node, image, expected
@@ -247,3 +247,11 @@ def test_weights_take_a_quarter(unit: str) -> None:
     _, kernel, _, _ = planned(case, unit)
     (weights,) = (a for a in kernel.arguments if a.name == "weights")
     assert weights.bytes <= 9 * case.shape[3] * -(-case.out // 64) * 64
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_little_local_memory_leaves_products_to_floats(unit: str) -> None:
+    case = CASES["3x3, padding that is no zero"]
+    little = replace(CPU, limits=replace(CPU.limits, local_bytes=8 << 10))
+    _, kernel, _, _ = planned(case, unit, little)
+    assert not kernel.kernel.template.startswith("integers/")

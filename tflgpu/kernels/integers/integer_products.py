@@ -27,7 +27,7 @@ from tflgpu.kernels.integers.whole_weights import MOST, WholeWeights, whole_weig
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
 from tflgpu.kernels.packing import BlockInputs, block_inputs, padded_bias, reordered
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import tile_count
+from tflgpu.kernels.tiling import local_vec4s, tile_count
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import Window
 from tflgpu.target import VEC4_BYTES, ElementType
@@ -38,7 +38,7 @@ RUN_ROWS = 36
 # Bytes of a part of the depth, packed for a run: it stays in a core's first cache beside the weights. The same of the
 # sums that wait for the next part.
 PART_BYTES = 32 << 10
-SUMS_BYTES = 32 << 10
+SUMS_BYTES = 28 << 10
 
 SUM_BYTES = 4
 
@@ -161,7 +161,10 @@ def obstacle(request: Request) -> str | None:
     unit = _unit(request, weights)
     if unit is None:
         return "the unit does not multiply weights of 9 bits, or sums could exceed 32 bits"
-    if not stored and not _dynamic_pays(request, weights, unit):
+    made = _divided(request, _as_packed(request, weights), unit)
+    if made.workspace > local_vec4s(request.target):
+        return "the device has less local memory than packed parts and their sums take"
+    if not stored and not dynamic_pays(request, made.cycles(unit), made.column_tiles, unit.weight_bytes):
         return "to quantize the input at run time would hardly be faster"
     if not isinstance(attributes, Convolution) or attributes.groups == 1:
         return None
@@ -205,6 +208,7 @@ class _Division:
     shape: of a block of sums, in rows and registers. run: rows of a run, whole blocks, runs: of all images. part: quads
     of the depth that are packed together, of all ``steps``, and packed_bytes their size. column_blocks: of a tile, of
     all ``out_blocks``. offsets: of the quads of a part, in bytes. patch: of a run, if windows are packed so.
+    dynamic: whether rows are quantized where they are packed.
     """
 
     shape: tuple[int, int]
@@ -220,11 +224,33 @@ class _Division:
     out_blocks: int
     offsets: Array
     patch: Patch | None
+    dynamic: bool
 
     @property
     def column_tiles(self) -> int:
         """Tiles of the same rows."""
         return tile_count(self.out_blocks, self.column_blocks)
+
+    @property
+    def packed_vec4s(self) -> int:
+        """Local memory for a part."""
+        return tile_count(self.packed_bytes, VEC4_BYTES)
+
+    @property
+    def sums_vec4s(self) -> int:
+        """Local memory for the sums of a block, or for all of a tile that wait for the next part."""
+        waiting = self.column_blocks if self.part < self.steps else 1
+        return waiting * self.run * self.columns * SUM_BYTES // VEC4_BYTES
+
+    @property
+    def grids_vec4s(self) -> int:
+        """Local memory for the grids of a run whose rows are quantized."""
+        return tile_count(GRID_NUMBERS * self.run, LANES) if self.dynamic else 0
+
+    @property
+    def workspace(self) -> int:
+        """All of it."""
+        return self.packed_vec4s + self.sums_vec4s + self.grids_vec4s
 
     @property
     def products(self) -> int:
@@ -265,7 +291,8 @@ def _divided(request: Request, weights: WholeWeights, unit: IntegerUnit) -> _Div
             g.height,
             g.width,
             read.slices,
-            lambda rows: out_blocks * _block_cycles(unit, shape, steps, rows),
+            shape[0],
+            out_blocks * _block_cycles(unit, shape, steps, shape[0]),
         )
         run = tile_count(patch.positions, shape[0]) * shape[0]
         runs = tile_count(g.height, patch.run_rows) * tile_count(g.width, patch.run_columns)
@@ -307,13 +334,8 @@ def _divided(request: Request, weights: WholeWeights, unit: IntegerUnit) -> _Div
         out_blocks,
         offsets.astype(np.int32),
         patch,
+        request.input(0).grid is None,
     )
-
-
-def _dynamic_pays(request: Request, weights: WholeWeights, unit: IntegerUnit) -> bool:
-    """Whether a product of floats is to be one of integers."""
-    made = _divided(request, weights, unit)
-    return dynamic_pays(request, made.cycles(unit), made.column_tiles, unit.weight_bytes)
 
 
 @INTEGERS.lowering("convolution", when=multiplies_integers, obstacle=obstacle)
@@ -325,15 +347,10 @@ def integer_products(request: Request) -> Kernel:
     assert weights is not None
     unit = _unit(request, weights)
     assert unit is not None
-    if src.linear and isinstance(attributes, Convolution):
-        weights = _rows_of_windows(weights)
+    weights = _as_packed(request, weights)
     made = _divided(request, weights, unit)
     cost = 2 * made.products * made.column_blocks
     per_tile = blocks_per_tile(made.runs, made.column_tiles, cost, target)
-    packed_vec4s = tile_count(made.packed_bytes, VEC4_BYTES)
-    waiting = made.column_blocks if made.part < made.steps else 1
-    sums_vec4s = waiting * made.run * made.columns * SUM_BYTES // VEC4_BYTES
-    grids_vec4s = tile_count(GRID_NUMBERS * made.run, LANES) if grid is None else 0
     # Layers of all numbers of rows read the same blocks of weights, so that signatures share them.
     parts = unit.packed_registers // made.shape[1] if has_rows_of_images(request) else 1
     blocks = parts * made.columns, tile_count(made.out_blocks, parts)
@@ -371,9 +388,9 @@ def integer_products(request: Request) -> Kernel:
             part=made.part,
             blocks_per_tile=per_tile,
             element="short" if unit.widens else "uchar",
-            packed_vec4s=packed_vec4s,
-            sums_vec4s=sums_vec4s,
-            dynamic=grid is None,
+            packed_vec4s=made.packed_vec4s,
+            sums_vec4s=made.sums_vec4s,
+            dynamic=made.dynamic,
             offset=unit.offset,
             adds_bias=adds_bias,
             src=src,
@@ -381,7 +398,7 @@ def integer_products(request: Request) -> Kernel:
         (request.activation("src", 0), Argument("offsets", "int", None, made.offsets), *arguments),
         tiles=made.column_tiles * tile_count(made.runs, per_tile),
         local_size=1,
-        workspace=packed_vec4s + sums_vec4s + grids_vec4s,
+        workspace=made.workspace,
         macs=macs,
     )
 
@@ -406,8 +423,10 @@ def _reads_in_place(request: Request, unit: IntegerUnit) -> bool:
     return not packs and isinstance(attributes, Convolution) and attributes.window.is_pointwise
 
 
-def _rows_of_windows(weights: WholeWeights) -> WholeWeights:
-    """The weights for an image in row-major order, as if a window had one column of all the channels in its row."""
+def _as_packed(request: Request, weights: WholeWeights) -> WholeWeights:
+    """The weights; for an image in row-major order as if a window had one column of all the channels in its row."""
+    if not request.input(0).linear or not isinstance(request.node.attributes, Convolution):
+        return weights
     return replace(weights, integers=weights.integers.reshape(*weights.integers.shape[:2], 1, -1))
 
 

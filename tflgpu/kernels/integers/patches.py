@@ -6,8 +6,8 @@ rows by columns. So the pixels that the windows of a row of the output see at on
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -86,24 +86,23 @@ class Patch:
         return every
 
 
-def best_patch(window: Window, height: int, width: int, slices: int, multiplying: Callable[[int], float]) -> Patch:
+@cache
+def best_patch(window: Window, height: int, width: int, slices: int, rows: int, cycles_of_block: float) -> Patch:
     """The rectangles that take the least time for an output of ``height`` x ``width``.
 
-    multiplying: cycles of the products of a number of positions.
+    rows: of a block of sums, whose products take ``cycles_of_block`` cycles, with all output channels.
     """
 
     def cycles(patch: Patch) -> float:
         runs = tile_count(height, patch.run_rows) * tile_count(width, patch.run_columns)
-        return runs * (multiplying(patch.positions) + patch.packing_cycles(slices))
+        return runs * (tile_count(patch.positions, rows) * cycles_of_block + patch.packing_cycles(slices))
 
-    widths = sorted(
-        {tile_count(width, parts) for parts in range(1, tile_count(width, LEAST_COLUMNS) + 1)}, reverse=True
-    )
+    most_parts = tile_count(width, LEAST_COLUMNS)
     patches = (
-        Patch(run_rows, run_columns, rows, columns)
-        for run_columns in widths
+        Patch(run_rows, run_columns, row_planes, column_planes)
+        for run_columns in {tile_count(width, parts): None for parts in range(1, most_parts + 1)}
         for run_rows in range(1, min(height, max(1, MOST_POSITIONS // run_columns)) + 1)
-        for rows in planes_of(run_rows, window.kernel[0], window.stride[0], window.dilation[0])
-        for columns in planes_of(run_columns, window.kernel[1], window.stride[1], window.dilation[1])
+        for row_planes in planes_of(run_rows, window.kernel[0], window.stride[0], window.dilation[0])
+        for column_planes in planes_of(run_columns, window.kernel[1], window.stride[1], window.dilation[1])
     )
-    return min((p for p in patches if p.run_rows == 1 or p.positions <= MOST_POSITIONS), key=cycles)
+    return min((patch for patch in patches if patch.positions <= MOST_POSITIONS), key=cycles)
