@@ -13,6 +13,7 @@ from tests.cli.command import MODEL, as_json, fail, succeed, unsupported_model
 from tests.support.models import WITHOUT_KERNEL
 from tests.support.quantized_models import quantized_model
 from tflgpu.cli.console import console
+from tflgpu.options import Interface
 from tflgpu.runtime.opencl.devices import choose
 
 
@@ -30,6 +31,16 @@ def test_inspect_lists_every_operator(no_device: None) -> None:
     text = succeed("inspect", MODEL, "--operators")
     for o in tflgpu.inspect(MODEL).operators:
         assert re.search(rf"^ *{o.index} +{o.code} +{o.version} +device", text, re.MULTILINE)
+
+
+@pytest.mark.device
+def test_a_missing_tensor_is_told_by_the_option_that_lists_them() -> None:
+    with pytest.raises(ValueError, match=r"no tensor named 'nope'; `tflgpu inspect --operators` lists them"):
+        tflgpu.compile(MODEL, tflgpu.Options(interface=Interface(outputs=("nope",))))
+    listed = succeed("inspect", MODEL, "--operators").splitlines()
+    named = [line.split()[-1] for line in listed if re.match(r" *\d+ +[A-Z_0-9]+ +\d", line)]
+    assert len(named) == 16
+    tflgpu.compile(MODEL, tflgpu.Options(interface=Interface(outputs=(named[10],)), cache="off")).close()
 
 
 @pytest.mark.device
