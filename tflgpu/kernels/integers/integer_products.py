@@ -86,23 +86,27 @@ class IntegerProductsParameters(Parameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntegerConvolutionParameters(IntegerProductsParameters, template="integers/integer_convolution"):
-    """Parameters of ``templates/integers/integer_convolution.cl.j2``."""
+class IntegerWindowParameters(IntegerProductsParameters):
+    """Parameters of the loaders of convolutions."""
 
     window: Window
-    slices: int
     first_slice: str
     zero: int
     images: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntegerConvolutionParameters(IntegerWindowParameters, template="integers/integer_convolution"):
+    """Parameters of ``templates/integers/integer_convolution.cl.j2``."""
+
+    slices: int
     in_place: bool
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntegerPatchesParameters(IntegerProductsParameters, template="integers/integer_patches"):
+class IntegerPatchesParameters(IntegerWindowParameters, template="integers/integer_patches"):
     """Parameters of ``templates/integers/integer_patches.cl.j2``."""
 
-    window: Window
-    first_slice: str
     taps: int
     row_planes: tuple[int, ...]
     column_planes: tuple[int, ...]
@@ -111,8 +115,6 @@ class IntegerPatchesParameters(IntegerProductsParameters, template="integers/int
     runs_across: int
     patch_rows: int
     patch_columns: int
-    zero: int
-    images: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,8 +196,7 @@ def _columns(request: Request, unit: IntegerUnit) -> tuple[tuple[int, int], int]
         if groups > 1:
             read = block_inputs(out, groups, columns, request.input(0).geometry)
             quads = prod(weights.shape[1:3]) * read.slices
-        blocks = tile_count(rows, shape[0]) * tile_count(out, columns)
-        return blocks * (quads * unit.step_cycles(*shape) + BLOCK_CYCLES)
+        return tile_count(out, columns) * _block_cycles(unit, shape, quads, rows)
 
     shape = min(unit.shapes, key=cycles)
     return shape, shape[1] * unit.lanes
@@ -305,9 +306,10 @@ def _divided(request: Request, weights: WholeWeights, unit: IntegerUnit) -> _Div
         run = tile_count(row_blocks, tile_count(row_blocks, max(1, RUN_ROWS // shape[0]))) * shape[0]
         runs = tile_count(all_rows, run)
         part = tile_count(steps, tile_count(steps, max(1, PART_BYTES // (run * pixel_bytes))))
-        packed = shape[0] if _reads_in_place(request, unit) else run
+        in_place = _reads_in_place(request, unit)
+        packed = shape[0] if in_place else run
         offsets, packed_bytes = np.arange(part) * packed * pixel_bytes, part * packed * pixel_bytes
-        if _reads_in_place(request, unit):
+        if in_place:
             offsets = np.concatenate([np.arange(steps) * request.input(0).plane * pixel_bytes, offsets])
     waiting = max(1, SUMS_BYTES // (run * columns * SUM_BYTES)) if part < steps else out_blocks
     enough = max(1, WORTHWHILE_PRODUCTS // (run * columns * LANES * steps))

@@ -19,7 +19,7 @@ from tflgpu.ops.image.window import Window
 # Positions of a rectangle, at most: their sums are in a core's first cache.
 MOST_POSITIONS = 96
 
-# Columns of a rectangle, at least, if the output has as many.
+# A rectangle has at least this many columns, unless the output is narrower: short rows cost more to pack.
 LEAST_COLUMNS = 8
 
 # Cycles to pack a row of a plane, and each of its pixels.
