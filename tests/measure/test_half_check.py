@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import warnings
 from pathlib import Path
@@ -25,10 +26,10 @@ SHAPE = (1, 5, 5, 8)
 CONVOLUTION = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
 
 
-def model(scale: float, mask: float = 0.0) -> bytes:
+def model(scale: float, mask: float = 0.0, custom: bool = False) -> bytes:
     """Three pointwise convolutions: sums are ``scale`` times larger after two, and the third takes that back.
 
-    mask: is added to what they give, before a softmax.
+    mask: is added to what they give, before a softmax. custom: the third one is MediaPipe's transposed convolution.
     """
     builder, random = Builder(), np.random.default_rng(0)
     x = builder.input(SHAPE)
@@ -36,7 +37,11 @@ def model(scale: float, mask: float = 0.0) -> bytes:
     for factor, name in ((root, "first"), (root, "second"), (1 / scale, "third")):
         weights = (factor * random.normal(size=(8, 1, 1, 8))).astype(np.float32)
         inputs = [x, builder.constant(weights), builder.constant(np.zeros(8, np.float32))]
-        x = builder.add("CONV_2D", inputs, SHAPE, name=name, **CONVOLUTION)
+        if custom and name == "third":
+            x = builder.tensor(SHAPE, name=name)
+            builder.op("Convolution2DTransposeBias", inputs, [x], custom_options=struct.pack("<3i", 1, 1, 1))
+        else:
+            x = builder.add("CONV_2D", inputs, SHAPE, name=name, **CONVOLUTION)
     if mask:
         values = np.where(np.arange(8) < 4, 0.0, mask).astype(np.float32)
         x = builder.add("ADD", [x, builder.constant(values)], SHAPE, name="masked")
@@ -87,6 +92,13 @@ def test_what_half_can_hold_is_compared_with_litert(tmp_path: Path) -> None:
     half = verdict(model(1.0), tmp_path)
     assert half is not None and half.judge.startswith("LiteRT") and half.first is None
     assert 0 < half.error < 5e-3
+
+
+def test_a_model_with_operators_that_litert_has_in_xnnpack_only_is_compared_with_it(tmp_path: Path) -> None:
+    half = verdict(model(1.0, custom=True), tmp_path, half_check="auto")
+    assert half is not None and half.judge.startswith("LiteRT") and 0 < half.error < 5e-3
+    with pytest.warns(tflgpu.PrecisionWarning, match="'second' .* off by"):
+        compiled(model(1e5, custom=True), tmp_path, half_check="auto").close()
 
 
 def test_masks_may_be_capped(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def result_shapes(model: bytes) -> list[list[int] | None]:
 def judged_run(
     model: bytes, inputs: Mapping[int, Array], outputs: Sequence[int], limit: float
 ) -> tuple[list[Array], dict[str, float]]:
-    """Run a model by LiteRT's plain kernels, and keep every result.
+    """Run a model by LiteRT's plain kernels, and keep every result; by XNNPACK where an operator has no plain kernel.
 
     Args:
         model: The file.
@@ -190,25 +190,15 @@ def judged_run(
 
     Returns:
         The values, and the extreme of each tensor of floats that exceeds the limit, by name: its element that is
-        furthest from zero.
+        furthest from zero. Of tensors that XNNPACK does not keep nothing is found.
 
     Raises:
         RuntimeError, ValueError: LiteRT refuses.
     """
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType  # an extra of the package
-
-    interpreter: Any = Interpreter(
-        model_content=model,
-        experimental_preserve_all_tensors=True,
-        experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-    )
-    for index, array in inputs.items():
-        interpreter.resize_tensor_input(index, array.shape)
-    interpreter.allocate_tensors()
-    for index, array in inputs.items():
-        if array.size:
-            interpreter.set_tensor(index, array)
-    interpreter.invoke()
+    try:
+        interpreter = _ran(model, inputs, plain=True)
+    except RuntimeError:  # kernels of custom operators are XNNPACK's, which does not keep what it computes in between
+        interpreter = _ran(model, inputs, plain=False)
     found: dict[str, float] = {}
     for detail in interpreter.get_tensor_details():
         if detail["dtype"] is not np.float32 or not detail["name"]:  # without a name: memory of LiteRT's own
@@ -218,6 +208,25 @@ def judged_run(
             if max(-low, high) > limit:
                 found[detail["name"]] = high if high > -low else low
     return [interpreter.get_tensor(index) for index in outputs], found
+
+
+def _ran(model: bytes, inputs: Mapping[int, Array], plain: bool) -> Any:
+    """The interpreter after a run. plain: without a delegate, and with every result kept."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType  # an extra of the package
+
+    without = {
+        "experimental_preserve_all_tensors": True,
+        "experimental_op_resolver_type": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+    }
+    interpreter: Any = Interpreter(model_content=model, **(without if plain else {}))
+    for index, array in inputs.items():
+        interpreter.resize_tensor_input(index, array.shape)
+    interpreter.allocate_tensors()
+    for index, array in inputs.items():
+        if array.size:
+            interpreter.set_tensor(index, array)
+    interpreter.invoke()
+    return interpreter
 
 
 def _ends(array: Array) -> tuple[np.float32, np.float32]:
