@@ -57,6 +57,7 @@ SIMULATIONS = {
     "8 KiB of local memory": Simulation({"local_bytes": 8 << 10}),
     "16 KiB of local memory": Simulation({"local_bytes": 16 << 10}),
     "no local memory": Simulation({"local_bytes": 0}),
+    "64 registers": Simulation({"registers": 64}),
     "buffers of 64 MB": Simulation({"allocation_bytes": 64 << 20}),
     "OpenCL C 1.2 without optional features": Simulation(PLAIN),
     "an embedded profile": Simulation(PLAIN | {"local_bytes": 1 << 10, "work_group_size": 16}, int64=False),

@@ -70,6 +70,11 @@ def fits_registers(target: Target, vec4s: int) -> bool:
     return 2 * LANES * vec4s <= target.limits.registers
 
 
+def operand_vec4s(target: Target) -> int:
+    """How many vec4s a work-item can hold, sums and loaded operands together: the rest is for addresses."""
+    return target.limits.registers // LANES * 3 // 4
+
+
 def fits_local(target: Target, vec4s: int) -> bool:
     """Whether a work-group may take ``vec4s`` float4 elements of local memory to share work.
 

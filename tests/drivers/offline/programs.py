@@ -66,9 +66,7 @@ CHIPS = (
 # Device and template of kernels that spill, with the reason why they may.
 SPILLS = {
     ("iris-xe", "gpu_convolution"): "4 to 32 bytes at 128 registers, of four layers in fp32 and three in fp16_fast",
-    ("iris-xe", "gpu_depthwise_window"): "28 bytes in fp16_fast, of windows of 31 taps",
-    ("arc-a770", "gpu_depthwise_window"): "76 bytes in fp16, of windows of 31 taps",
-    ("arc-b580", "gpu_depthwise_window"): "6 bytes in fp16 at 32 registers; 52 and 112 of windows of 31 taps",
+    ("arc-b580", "gpu_depthwise_window"): "6 and 10 bytes in fp16 and fp16_fast, at 32 registers",
     ("radeon-rx-6800", "gpu_depthwise_columns"): "48 and 244 bytes in fp32, of two layers of selfie_segmenter",
     ("radeon-rx-7900-xtx", "rows_attention"): "124 bytes in fp32, of 1,024 that a work-item has",
     ("radeon-rx-9070-xt", "rows_attention"): "136 bytes in fp32, likewise",

@@ -28,13 +28,14 @@ ROOT = Path(__file__).parents[3]
 SMALL_BUFFERS = SIMULATIONS["buffers of 64 MB"]
 
 
-# Those with the kernels that share work, or memory, among the work-items of a group.
+# Those with the kernels that share work, or memory, among the work-items of a group, or fill registers.
 SHARING = (
     "fully_connected",
     "softmaxes",
     "recurrences",
     "convolution_of_one_pixel",
     "wide_convolution",
+    "depthwise_with_multiplier",
     "excitation",
     "means",
     "arg_extremes",

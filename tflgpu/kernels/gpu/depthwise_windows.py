@@ -21,7 +21,7 @@ from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, split_workspace, tile_count
+from tflgpu.kernels.tiling import SPLIT_K, can_split, operand_vec4s, split_workspace, tile_count
 from tflgpu.ops.image.convolution import Depthwise
 from tflgpu.ops.image.window import Window
 from tflgpu.target import ElementType, Target
@@ -60,12 +60,13 @@ class TapSteps:
     steps: int
 
 
-def tap_steps(window: Window, tile: WindowTile) -> TapSteps:
-    """Those of a tile."""
+def tap_steps(window: Window, tile: WindowTile, target: Target) -> TapSteps:
+    """Those of a tile. As many taps are loaded at once as registers hold with their vec4s of the image."""
+    most = min(TAPS_AT_ONCE, max(1, (operand_vec4s(target) + 1) // 2 - tile.outputs))
     along, across = window.kernel[tile.axis], window.kernel[1 - tile.axis]
     apart = min(tile.distance // window.dilation[tile.axis], along)
     taps = tile_count(along, apart)
-    blocks = tile_count(taps, TAPS_AT_ONCE)
+    blocks = tile_count(taps, most)
     return TapSteps(apart, tile_count(taps, blocks), blocks, across * apart * blocks)
 
 
@@ -76,8 +77,8 @@ def _tiles(request: Request, window: Window) -> Iterator[WindowTile]:
         unit, beside = lcm(window.stride[axis], window.dilation[axis]), g.width if axis == 0 else 1
         distance = next(unit * 2**n for n in count() if unit * 2**n // window.stride[axis] * beside >= IN_A_ROW)
         tile = WindowTile(outputs, axis, distance if outputs > 1 else window.dilation[axis], split_k)
-        shares_image = outputs == 1 or tap_steps(window, tile).at_once > 1
-        if shares_image and can_split(target, split_k, outputs) and (outputs == 1 or fits_registers(target, outputs)):
+        shares_image = outputs == 1 or tap_steps(window, tile, target).at_once > 1
+        if shares_image and can_split(target, split_k, outputs):
             yield tile
 
 
@@ -88,7 +89,7 @@ def _candidates(request: Request) -> list[Candidate[WindowTile, KLoopWork]]:
     window = attributes.window
 
     def work(tile: WindowTile) -> KLoopWork:
-        taps = tap_steps(window, tile)
+        taps = tap_steps(window, tile, target)
         image = (tile.outputs + taps.at_once - 1) * (1 if attributes.multiplier <= 2 else LOOKED_UP)
         return KLoopWork(
             tiles=request.shares * tile_count(_items(request, tile) * tile.split_k, target.local_size),
@@ -154,7 +155,7 @@ def depthwise_window(request: Request) -> Kernel:
     attributes, g, target = request.node.attributes, request.output.geometry, request.target
     assert isinstance(attributes, Depthwise)
     chosen = request.choose_candidate(_candidates(request))
-    tile, taps = chosen.tile, tap_steps(attributes.window, chosen.tile)
+    tile, taps = chosen.tile, tap_steps(attributes.window, chosen.tile, target)
     per_tile = target.local_size // tile.split_k
     arguments = depthwise_arguments(request)
     return Kernel(
