@@ -174,3 +174,8 @@ def test_large_arrays_are_copied_whole(shape: tuple[int, ...], element: str, mon
     target = np.zeros(shape, np.float32)
     large_copies.fill(target, source)
     np.testing.assert_array_equal(target, source.astype(np.float32))
+
+
+def test_an_empty_array_is_pinned_like_others(device_name: str) -> None:
+    pinned = pinned_memory.pinned_array(open_session(choose(device_name)), (0, 3), "float32")
+    assert pinned.shape == (0, 3) and pinned.dtype == np.float32 and pinned_memory.is_mapped(pinned)

@@ -73,7 +73,7 @@ EVERYTHING = Lstm(
 def draw_lstm(net: Net, diagonal: bool = False) -> Lstm:
     """Any combination of optional parts. A diagonal matrix of recurrent weights is square."""
     cells, projection = net.draw(CELLS), net.draw(BOOL)
-    return Lstm(
+    lstm = Lstm(
         cells,
         outputs=net.draw(CELLS) if projection and not diagonal else cells,
         input_gate=net.draw(BOOL),
@@ -86,6 +86,9 @@ def draw_lstm(net: Net, diagonal: bool = False) -> Lstm:
         cell_clip=net.draw(st.sampled_from((0.0, 0.6))),
         projection_clip=net.draw(st.sampled_from((0.0, 0.4))),
     )
+    if lstm.activation == "NONE":
+        net.litert_differs = "it multiplies the output gate by what its memory has"
+    return lstm
 
 
 def weights(net: Net, lstm: Lstm, depth: int) -> dict[int, Tensor]:

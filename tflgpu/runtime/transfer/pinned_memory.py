@@ -94,8 +94,9 @@ def is_mapped(array: Array) -> bool:
 def _pinned(queue: cl.CommandQueue, size: int) -> NDArray[np.uint8]:
     """``size`` zero bytes in pinned host memory, which stays mapped as long as the array lives."""
     flags, access = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR, cl.map_flags.READ | cl.map_flags.WRITE
-    buffer = cl.Buffer(queue.context, flags, size)
+    held = max(1, size)  # OpenCL has no empty buffers
+    buffer = cl.Buffer(queue.context, flags, held)
     array: NDArray[np.uint8]
-    array, _ = cl.enqueue_map_buffer(queue, buffer, access, 0, (size,), np.dtype(np.uint8))  # type: ignore[arg-type]
+    array, _ = cl.enqueue_map_buffer(queue, buffer, access, 0, (held,), np.dtype(np.uint8))  # type: ignore[arg-type]
     array[:] = 0
-    return array
+    return array[:size]
