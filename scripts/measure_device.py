@@ -20,7 +20,7 @@ from tflgpu.measure.device_model import probe
 from tflgpu.measure.known_devices import TABLE, KnownDevice, known_devices
 from tflgpu.runtime.opencl.devices import Device, choose
 from tflgpu.runtime.opencl.session import open_session
-from tflgpu.target import Probes, cost_model_from
+from tflgpu.target.probes import Probes, cost_model_from
 
 # Between the largest and the smallest measurement of a number: a step of the series that costs are rounded to.
 SPREAD = 1.2

@@ -31,14 +31,14 @@ from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.options import CacheFiles, CpuPart, Execution, Interface, Numerics, Options, Shapes
 from tflgpu.report.profile import KernelTime, Profile
 from tflgpu.report.report import OperatorReport, Report
-from tflgpu.runtime.model_session import ModelSession
 from tflgpu.runtime.opencl.devices import Device, devices
-from tflgpu.runtime.pool import Pool
 from tflgpu.runtime.submission import Submission
 from tflgpu.version import __version__
 
 if TYPE_CHECKING:
     from tflgpu.interpreter import Interpreter
+    from tflgpu.runtime.model_session import ModelSession
+    from tflgpu.runtime.pool import Pool
 
 __all__ = [
     "BuildError",
@@ -81,14 +81,15 @@ __all__ = [
 ]
 
 
-# Modules in the manner of LiteRT's, which a start without them need not wait for.
-LATE = ("compiled_model", "hardware_accelerator", "interpreter", "tensor_buffer")
+# What a start does not wait for: modules in the manner of LiteRT's, and classes with the modules that have them.
+LATE_MODULES = ("compiled_model", "hardware_accelerator", "interpreter", "tensor_buffer")
+LATE_CLASSES = {"Interpreter": "interpreter", "ModelSession": "runtime.model_session", "Pool": "runtime.pool"}
 
 
 def __getattr__(name: str) -> Any:
-    """``Interpreter``, and the modules that are imported late."""
-    if name == "Interpreter":
-        return import_module("tflgpu.interpreter").Interpreter
-    if name in LATE:
+    """What is imported late."""
+    if name in LATE_CLASSES:
+        return getattr(import_module(f"tflgpu.{LATE_CLASSES[name]}"), name)
+    if name in LATE_MODULES:
         return import_module(f"tflgpu.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

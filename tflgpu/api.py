@@ -24,12 +24,10 @@ from tflgpu.options import Options, Shapes, check_options
 from tflgpu.report.profile import Profile
 from tflgpu.report.report import Report
 from tflgpu.report.stopwatch import Stopwatch
-from tflgpu.runtime.bindings import Bind, chosen_pairs
 from tflgpu.runtime.device_memory import Buffer, Queue
 from tflgpu.runtime.input_check import Given, Inputs, Outputs
 from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.kernel_times import kernel_times
-from tflgpu.runtime.model_session import ModelSession, OpenSignature
 from tflgpu.runtime.opencl.build import WideGroupsError, load_compiler
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.process import Using, is_orphan
@@ -43,6 +41,8 @@ if TYPE_CHECKING:
     from tflgpu.measure.half_check import HalfCheck
     from tflgpu.model.metadata.declarations import ModelMetadata
     from tflgpu.report.table import Table
+    from tflgpu.runtime.bindings import Bind
+    from tflgpu.runtime.model_session import ModelSession, OpenSignature
 
 LOGGER = logging.getLogger(__name__)
 
@@ -350,6 +350,8 @@ class CompiledModel:
             TypeError: ``bind`` is of another type.
             ValueError: A name is unknown, shapes or element types differ, nothing matches, or the model is closed.
         """
+        from tflgpu.runtime.model_session import ModelSession  # for models with states
+
         family = self._family
         family.check_open()
         return ModelSession(
@@ -370,6 +372,9 @@ class CompiledModel:
             TypeError: The arguments are of other types.
             ValueError: A name is unknown, shapes or element types differ, nothing matches, or the model is closed.
         """
+        from tflgpu.runtime.bindings import chosen_pairs
+        from tflgpu.runtime.model_session import ModelSession
+
         family = self._family
         family.check_open()
         wanted: Any = {output: output if input is None else input} if isinstance(output, str) else output
@@ -663,6 +668,8 @@ def _open_signature(model: CompiledModel, key: str | None, pairs: Mapping[str, s
 
 
 def _open_in(family: Family[CompiledModel], key: str | None, pairs: Mapping[str, str]) -> OpenSignature:
+    from tflgpu.runtime.model_session import OpenSignature
+
     opened = family.model(key, pairs)
     return OpenSignature(opened._runner, opened.inputs, opened._artifact.bound)
 

@@ -38,6 +38,11 @@ COMPILER = [
     "tflgpu.compiler",
     "tflgpu.plan",
     "tflgpu.ops",
+    "tflgpu.target.measured_costs",
+    "tflgpu.target.corrections",
+    "tflgpu.target.probes",
+    "tflgpu.measure.known_devices",
+    "tflgpu.runtime.opencl.compiling",
     "safetensors",
     "diskcache",
 ]

@@ -23,9 +23,9 @@ from tflgpu.measure.known_devices import KnownDevice
 from tflgpu.options import CacheFiles, Execution, Options
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import Session, open_session
-from tflgpu.target import Limits, ProbeProgram, Probes, cost_model_from
+from tflgpu.target import Limits
 from tflgpu.target.cost_model import BUILT_IN_COSTS
-from tflgpu.target.probes import preferred
+from tflgpu.target.probes import ProbeProgram, Probes, cost_model_from, preferred
 
 # Of an H200 by its data sheet and by what is known of it: 1.98 GHz, 132 multiprocessors.
 H200 = Probes(

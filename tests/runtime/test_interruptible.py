@@ -14,6 +14,7 @@ import pytest
 
 from tflgpu.errors import BuildError
 from tflgpu.runtime.opencl import build
+from tflgpu.runtime.opencl.compiling import compiler_process
 from tflgpu.runtime.opencl.interruptible import LITTLE_WORK, InterruptibleRuns, interruptible
 from tflgpu.runtime.opencl.session import Opening
 
@@ -117,7 +118,7 @@ def test_a_compiler_is_loaded_once_for_each_device(monkeypatch: pytest.MonkeyPat
         compiled.append(context)
         raise BuildError("no compiler", text, "")
 
-    monkeypatch.setattr(build, "start_compiler", lambda _: False)
+    monkeypatch.setattr(compiler_process, "start_compiler", lambda _: False)
     monkeypatch.setattr(build, "compile_program", compile_program)
     loading: dict[Any, threading.Thread] = {}
     monkeypatch.setattr(build, "_loading", loading)

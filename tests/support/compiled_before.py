@@ -15,7 +15,8 @@ from pathlib import Path
 import pyopencl as cl
 import pytest
 
-from tflgpu.runtime.opencl import build, program
+from tflgpu.runtime.opencl import program
+from tflgpu.runtime.opencl.compiling import compiler_process
 from tflgpu.runtime.opencl.compiling.compiler_process import compiled_apart
 from tflgpu.runtime.opencl.program import whole_text
 
@@ -37,5 +38,5 @@ def compiled_once(folder: Path) -> Iterator[None]:
         return binary
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "compiled_apart", compiled_or_read)
+        patch.setattr(compiler_process, "compiled_apart", compiled_or_read)
         yield

@@ -38,11 +38,12 @@ from tflgpu.errors import ModelError
 from tflgpu.model.model_source import ModelContent
 from tflgpu.options import CacheFiles, Options
 from tflgpu.report.stopwatch import Stopwatch
-from tflgpu.target import Probes, Target
+from tflgpu.target import Target
 from tflgpu.version import __version__
 
 if TYPE_CHECKING:
     from tflgpu.artifact.cache.signature import Proof
+    from tflgpu.target.probes import Probes
 
 T = TypeVar("T")
 
@@ -183,6 +184,8 @@ def tuning_key(kernel: str, effort: str, device: DeviceIdentity) -> TuningKey:
 
 def load_probes(cache: Cache, device: DeviceIdentity) -> Probes | None:
     """What :func:`store_probes` kept of a device with this driver; None if the cache has nothing sound."""
+    from tflgpu.target.probes import Probes  # of GPUs
+
     probes = _decoded(cache, ProbesKey(PROBES_REVISION, device), Probes, "probes", "measurement of a device")
     return probes if probes is not None and probes.is_sound else None
 

@@ -14,7 +14,7 @@ from tflgpu.cli.terminal.progress import display
 from tflgpu.measure.device_model import known_probes, measure
 from tflgpu.runtime.opencl.devices import Device
 from tflgpu.runtime.opencl.session import open_session
-from tflgpu.target import Probes
+from tflgpu.target.probes import Probes
 
 # What is shown, in which unit; 0 stands for what a device does not have.
 ROWS: tuple[tuple[str, str, Callable[[Probes], float]], ...] = (

@@ -17,7 +17,8 @@ from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import POINTWISE
 from tflgpu.plan import make_plan
-from tflgpu.target import VEC4_BYTES, Limits, ProbeConvolution, ProbeProgram, Target
+from tflgpu.target import VEC4_BYTES, Limits, Target
+from tflgpu.target.probes import ProbeConvolution, ProbeProgram
 
 GROUP = 128  # work-items
 CHAINS = 8  # sums of a work-item that do not wait for one another

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tflgpu.measure.device_model import probe
 from tflgpu.runtime.opencl.session import Session
-from tflgpu.target import Probes
+from tflgpu.target.probes import Probes
 
 
 @dataclass(frozen=True)

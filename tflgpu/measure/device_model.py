@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from tflgpu.artifact.cache import Cache, DeviceIdentity
 from tflgpu.artifact.serializer import load_probes, open_cache, store_probes
 from tflgpu.errors import BuildError, DeviceError
-from tflgpu.measure.device_model_files import with_costs
-from tflgpu.measure.known_devices import shipped_probes
 from tflgpu.options import CostModelChoice, Options
 from tflgpu.runtime.opencl.devices import Device
 from tflgpu.runtime.opencl.quirks import Driver, demotion
 from tflgpu.runtime.opencl.session import Session
-from tflgpu.target import Probes, Target
+from tflgpu.target import Target
+
+if TYPE_CHECKING:
+    from tflgpu.target.probes import Probes
 
 LOGGER = logging.getLogger(__name__)
 
@@ -37,6 +38,8 @@ def planned_target(device: Device, options: Options, opened: Callable[[], Sessio
     wanted = _wanted(options)
     if target.family != "gpu" or wanted == "built-in":
         return target
+    from tflgpu.measure.device_model_files import with_costs  # a start on a CPU does without
+
     cache = open_cache(options)
     probes = measured_probes(device, cache) if wanted == "measured" else known_probes(device, cache)
     if probes is None and opened is not None and (wanted == "measured" or _worth_measuring(device, cache)):
@@ -60,6 +63,8 @@ def _wanted(options: Options) -> str:
 
 def known_probes(device: Device, cache: Cache | None) -> Probes | None:
     """What plans for a device go by: what was measured here, else what comes with tflgpu."""
+    from tflgpu.measure.known_devices import shipped_probes  # a warm start does without
+
     return measured_probes(device, cache) or shipped_probes(device.identity, device.compute_units)
 
 

@@ -14,7 +14,8 @@ from typing import Any
 from tflgpu.artifact.records import decode
 from tflgpu.options import Options
 from tflgpu.runtime.description import DeviceDescription
-from tflgpu.target import Probes, Target, cost_model_from
+from tflgpu.target import Target
+from tflgpu.target.probes import Probes, cost_model_from
 
 FORMAT = 1
 FOLDER = Path(__file__).with_name("device_models")

@@ -10,7 +10,7 @@ from pathlib import Path
 from tflgpu.artifact.cache import DeviceIdentity
 from tflgpu.artifact.records import decode
 from tflgpu.artifact.serializer import PROBES_REVISION
-from tflgpu.target import Probes
+from tflgpu.target.probes import Probes
 
 TABLE = Path(__file__).with_name("known_devices.json")
 

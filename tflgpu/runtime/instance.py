@@ -34,8 +34,6 @@ from tflgpu.runtime.executors.claiming_executor import ClaimingExecutor
 from tflgpu.runtime.executors.executor import Executor, Interval, PreparedRun
 from tflgpu.runtime.executors.held_state import HeldState
 from tflgpu.runtime.executors.in_flight import Arrived, InFlightRun
-from tflgpu.runtime.executors.launch_executor import LaunchExecutor
-from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
 from tflgpu.runtime.last_call import Targets
 from tflgpu.runtime.opencl.build import Binaries, build, check_groups, keep, makes_drafts
 from tflgpu.runtime.opencl.interruptible import LONG, InterruptibleRuns, interruptible
@@ -335,5 +333,10 @@ def open_executor(partition: DevicePartition, program: Any, session: Session) ->
     executable = partition.executable
     if executable.claiming:
         return ClaimingExecutor(executable, executable.claiming, program, session)
-    kind = PersistentExecutor if executable.persistent else LaunchExecutor
-    return kind(executable, program, session)
+    if executable.persistent:
+        from tflgpu.runtime.executors.persistent_executor import PersistentExecutor  # only where it is chosen
+
+        return PersistentExecutor(executable, program, session)
+    from tflgpu.runtime.executors.launch_executor import LaunchExecutor
+
+    return LaunchExecutor(executable, program, session)

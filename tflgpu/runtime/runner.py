@@ -30,7 +30,6 @@ from tflgpu.runtime.opencl import process
 from tflgpu.runtime.opencl.process import inside, is_orphan
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
 from tflgpu.runtime.submission import Submission
-from tflgpu.runtime.transfer.pinned_memory import pinned_array
 
 # Plans that a model with free dimensions keeps, one for each set of input shapes that it was run with lately.
 MAX_INSTANCES = 4
@@ -174,6 +173,8 @@ class Runner:
 
     def pinned_array(self, name: str) -> Array:
         """An array in pinned memory for an input. Raises ValueError for an unknown name."""
+        from tflgpu.runtime.transfer.pinned_memory import pinned_array  # where there are any
+
         info = self._info(name)
         with self._failures:
             return pinned_array(self.session, info.shape, info.dtype)

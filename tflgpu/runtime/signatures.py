@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 from weakref import ref
 
 import pyopencl as cl
@@ -14,7 +14,9 @@ from tflgpu.artifact.executable import SharedConstants
 from tflgpu.errors import CacheMissError, UnsupportedError
 from tflgpu.model.tensor_info import SignatureInfo
 from tflgpu.options import Options
-from tflgpu.runtime.model_session import ModelSession
+
+if TYPE_CHECKING:
+    from tflgpu.runtime.model_session import ModelSession
 
 M = TypeVar("M")
 

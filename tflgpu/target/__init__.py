@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tflgpu.target.corrections import corrected
 from tflgpu.target.cost_model import BUILT_IN_COSTS, CostModel
 from tflgpu.target.device_limits import VEC4_BYTES, Limits, cpu_work
 from tflgpu.target.elements import (
@@ -17,7 +16,6 @@ from tflgpu.target.elements import (
     vector_of,
     vector_type,
 )
-from tflgpu.target.probes import ProbeConvolution, ProbeProgram, Probes, cost_model_from
 from tflgpu.target.target import WHOLE_PLAN, ExecutorName, Target, precision_of
 
 __all__ = [
@@ -33,13 +31,8 @@ __all__ = [
     "ElementType",
     "ExecutorName",
     "Limits",
-    "ProbeConvolution",
-    "ProbeProgram",
-    "Probes",
     "Target",
     "VectorType",
-    "corrected",
-    "cost_model_from",
     "cpu_work",
     "is_exact_in_half",
     "precision_of",

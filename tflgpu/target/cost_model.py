@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tflgpu.target.measured_costs import measured_costs
+from tflgpu.target.cost_table import measured_costs
 
 
 @dataclass(frozen=True, kw_only=True)

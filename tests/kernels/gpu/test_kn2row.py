@@ -16,7 +16,7 @@ from tests.support.models import Builder
 from tests.support.planning import plan_of
 from tests.support.targets import H200
 from tflgpu.measure.known_devices import known_devices
-from tflgpu.target import cost_model_from
+from tflgpu.target.probes import cost_model_from
 
 WINDOWS = (
     (1, Window((5, 7), padding="SAME")),

@@ -12,7 +12,8 @@ import pytest
 import tflgpu
 from tests.support.models import Builder
 from tflgpu.plan import program_parts
-from tflgpu.runtime.opencl import build, program, quirks
+from tflgpu.runtime.opencl import build, cubin, program, quirks
+from tflgpu.runtime.opencl.compiling import compiler_process
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.quirks import NVIDIA, Driver, Quirk, compiler_options
 from tflgpu.runtime.opencl.session import open_session
@@ -46,8 +47,8 @@ def drafts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of each program of a model that this process compiles, whether it is a draft. Every driver can make them."""
     hurried = Quirk("can hurry", lambda _: True, "", "", "", draft_options=(IN_A_HURRY,))
     monkeypatch.setattr(quirks, "QUIRKS", (*quirks.QUIRKS, hurried))
-    monkeypatch.setattr(build, "start_compiler", lambda _: True)  # else a thread compiles an empty program
-    monkeypatch.setattr(build, "compiled_apart", lambda *_: None)
+    monkeypatch.setattr(compiler_process, "start_compiler", lambda _: True)  # else a thread compiles an empty program
+    monkeypatch.setattr(compiler_process, "compiled_apart", lambda *_: None)
     made = list[bool]()
 
     original = program.compile_program
@@ -103,7 +104,7 @@ def test_drafts_of_several_kernels_are_replaced_by_one_program(
         linked.append(len(texts))
         return whole
 
-    monkeypatch.setattr(program, "link_ptx", link)
+    monkeypatch.setattr(cubin, "link_ptx", link)
     drafts.clear()
     model = tflgpu.compile(softmax_of_means(), three_kernels)
     assert drafts == [True] * 3 and linked == [3]

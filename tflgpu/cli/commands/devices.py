@@ -18,7 +18,7 @@ from tflgpu.measure.device_model_files import FORMAT, DeviceModel
 from tflgpu.runtime.opencl.devices import Device, choose, idle_gpus, no_device
 from tflgpu.runtime.opencl.drivers.sources import source_of
 from tflgpu.runtime.opencl.quirks import Driver, demotion
-from tflgpu.target import Probes
+from tflgpu.target.probes import Probes
 
 
 def list_devices(

@@ -15,7 +15,8 @@ from tflgpu.kernels.gpu.vector_products import VectorTile, vector_candidates, ve
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
-from tflgpu.target import Target, corrected
+from tflgpu.target import Target
+from tflgpu.target.corrections import corrected
 
 Tile = VectorTile | MatrixTile
 

@@ -23,7 +23,8 @@ from tflgpu.kernels.phases import Phases, phases_of
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
 from tflgpu.ops.image.window import POINTWISE, Window
-from tflgpu.target import Target, corrected
+from tflgpu.target import Target
+from tflgpu.target.corrections import corrected
 
 # Taps of all phases of a transposed convolution by those of its window, at most, with the zeros that are multiplied. A
 # window of 3 x 3 and a stride of 2 give 16 / 9.

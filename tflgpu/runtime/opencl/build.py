@@ -14,7 +14,6 @@ import pyopencl as cl
 from tflgpu.artifact.cache import Cache, KernelKey, warn_once
 from tflgpu.artifact.executable import Executable
 from tflgpu.errors import BuildError, DeviceError
-from tflgpu.runtime.opencl.compiling.compiler_process import compiled_apart, start_compiler
 from tflgpu.runtime.opencl.interruptible import interruptible
 from tflgpu.runtime.opencl.process import Helping, starts_threads
 from tflgpu.runtime.opencl.program import (
@@ -69,6 +68,8 @@ def load_compiler(device: cl.Device, opening: Opening) -> None:
 
     Drivers load it with the first program, and take longer for that than for a small kernel.
     """
+    from tflgpu.runtime.opencl.compiling.compiler_process import start_compiler  # a warm start does without
+
     if not start_compiler(device) and device not in _loading and starts_threads():
         thread = _loading[device] = threading.Thread(target=_compile_nothing, args=(opening,), name="tflgpu-compiler")
         thread.start()
@@ -136,6 +137,8 @@ def build_together(
 
 
 def _compiled(source: str, session: Session, parts: int, *, draft: bool) -> Program:
+    from tflgpu.runtime.opencl.compiling.compiler_process import compiled_apart  # a warm start does without
+
     if binary := compiled_apart(session.device.handle, source):
         program = load_program(session.context, binary)
         if program is not None:

@@ -14,7 +14,6 @@ import numpy as np
 import pyopencl as cl
 
 from tflgpu.errors import BuildError
-from tflgpu.runtime.opencl.cubin import link_ptx
 from tflgpu.runtime.opencl.limit_queries import language_of, language_of_atomics
 from tflgpu.runtime.opencl.process import starts_threads
 from tflgpu.runtime.opencl.quirks import Driver, compiler_options, prelude, with_advice
@@ -110,6 +109,8 @@ def binaries_of(program: Program) -> tuple[bytes, ...]:
 
     Nothing, if it cannot load several parts as one.
     """
+    from tflgpu.runtime.opencl.cubin import link_ptx  # a warm start does without
+
     programs = program.programs if isinstance(program, Parts) else (program,)
     binaries = [cast(list[bytes], each.get_info(cl.program_info.BINARIES))[0] for each in programs]
     device, *_ = cast(list[cl.Device], programs[0].get_info(cl.program_info.DEVICES))

@@ -17,7 +17,7 @@ from tflgpu.kernels.gpu.divided.shared_sums import least_cycles
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
-from tflgpu.target import corrected
+from tflgpu.target.corrections import corrected
 
 FEW_OUTPUTS = 16
 

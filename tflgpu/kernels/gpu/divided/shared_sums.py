@@ -22,7 +22,8 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.kernels.shares import Join, Shares
 from tflgpu.ops.arithmetic.reduction import Reduce
-from tflgpu.target import Target, corrected
+from tflgpu.target import Target
+from tflgpu.target.corrections import corrected
 
 COUNTS = (2, 4, 8, 16, 32, 64)
 
