@@ -98,6 +98,7 @@ class ProductRates:
         1, 2.
     depthwise, strided: of a depthwise one that reads an image in PHWC4, of neighbouring pixels or of others.
         row: of one that reads rows with 16 channels of a pixel side by side.
+    quads: what a product in quads takes of one against vectors of output channels, of floats and of halves.
     """
 
     convolution: float
@@ -105,6 +106,7 @@ class ProductRates:
     depthwise: float
     strided: float
     row: float
+    quads: tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +121,6 @@ class CoreCosts:
     unpacking: to make floats of a vector register of halves, of whole numbers of 8 bits and of 4 bits.
     block_pixels: what a block of pixels costs beside these, in pixels.
     part_pixels: what it costs to store a part of a block, in pixels.
-    quad_products: what a product in quads takes of one against vectors of output channels, of floats and of halves.
     packing_columns: what it takes to pack an element of an image, in products.
     storing_products: what it takes to store a sum that waited in memory, in products.
     """
@@ -134,7 +135,6 @@ class CoreCosts:
     unpacking: tuple[float, float, float]
     block_pixels: float
     part_pixels: float
-    quad_products: tuple[float, float]
     packing_columns: float
     storing_products: float
 

@@ -49,8 +49,9 @@ def test_deep_convolutions_are_right(name: str, device_name: str) -> None:
         ((1, 5, 5, DEEP), 40, 16, "float", "cpu/convolution_quads"),
         ((1, 5, 5, DEEP - 4), 32, 16, "float", "cpu/convolution_quads"),
         ((1, 4, 4, DEEP), 32, 16, "float", "cpu/convolution_quads"),
-        ((1, 5, 5, DEEP), 32, 8, "float", "cpu/convolution_packed"),
-        ((1, 5, 5, DEEP), 32, 16, "half", "cpu/convolution_packed"),
+        ((1, 5, 5, DEEP), 32, 8, "float", "cpu/convolution_quads"),
+        ((1, 16, 14, DEEP), 64, 8, "float", "cpu/convolution_packed"),
+        ((1, 7, 7, 368), 368, 16, "half", "cpu/convolution_packed"),
     ],
 )
 def test_other_convolutions_compute_quads_or_pack_the_image(

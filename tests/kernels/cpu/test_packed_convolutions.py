@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from tests.kernels.networks import convolution
 from tests.ops.case import Net
 from tests.ops.windows import Window
 from tests.support.running import run_checked
-from tflgpu.kernels.cpu import packed_convolution
+from tflgpu.kernels.cpu import convolution_kernels, packed_convolution
 
 SAME = Window((3, 3), padding="SAME")
 # Shape of the image, output channels, window, groups.
@@ -34,6 +36,12 @@ def network(shape: tuple[int, ...], channels: int, window: Window, groups: int) 
     other = net.input(net.normal(y.shape))
     net.output(net.op("ADD", [y, other], y.value + other.value, activation="RELU"))
     return net
+
+
+@pytest.fixture(autouse=True)
+def packed_if_possible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what is so small that quads are faster."""
+    monkeypatch.setattr(convolution_kernels, "_cost_by_quads", lambda request: inf)
 
 
 @pytest.mark.quick(when=lambda name: "parts" in name or "groups" in name or "images" in name)

@@ -38,18 +38,23 @@ class BlockProductsParameters(Parameters):
     factor_type: ElementType
 
 
-def choose_quads(request: Request, pixels: int, most: int) -> int:
-    """Quads of a block, ``most`` at most, that divide a row of ``pixels`` evenly.
+def quads_by_cost(pixels: int, most: int) -> dict[int, float]:
+    """Quads of a block, ``most`` at most, that divide a row of ``pixels`` evenly; those that take the least time first.
 
-    First those that take the least time, if it were as for :func:`pixels_per_block`.
+    Returns:
+        What each takes for a row, in pixels, as :func:`pixels_per_block` counts it.
     """
-    row = tile_count(pixels, LANES)
+    row, costs = tile_count(pixels, LANES), core_costs()
     evenly = dict.fromkeys(tile_count(row, tile_count(row, quads)) for quads in range(most, 0, -1))
-    costs = core_costs()
-    time = {
+    taken = {
         n: tile_count(row, n) * (n * LANES + costs.block_pixels) + (costs.part_pixels if row % n else 0) for n in evenly
     }
-    (quads,) = request.choose([(n,) for n in sorted(evenly, key=time.__getitem__)])
+    return dict(sorted(taken.items(), key=lambda each: each[1]))
+
+
+def choose_quads(request: Request, pixels: int, most: int) -> int:
+    """One of :func:`quads_by_cost`."""
+    (quads,) = request.choose([(n,) for n in quads_by_cost(pixels, most)])
     return quads
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
+from math import inf, prod
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.convolutions import bias_argument, convolution_macs, is_vector_product, packed_weights
@@ -16,9 +16,11 @@ from tflgpu.kernels.cpu.block_products import (
     blocks_per_tile,
     choose_quads,
     pixels_per_block,
+    quads_by_cost,
     vectors_in_registers,
 )
-from tflgpu.kernels.cpu.packed_convolution import is_packed, packed_convolution
+from tflgpu.kernels.cpu.costs import quads_cost
+from tflgpu.kernels.cpu.packed_convolution import cost_if_packed, has_halves, packed_convolution
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.packing import RUNTIME_BLOCK, Groups, block_inputs
 from tflgpu.kernels.phases import Phases, phases_of
@@ -112,24 +114,23 @@ def pointwise_convolution(request: Request) -> Kernel:
     return _kernel_of_vectors(request, PixelRows(1, plane), pixels, vectors)
 
 
-def _is_packed(request: Request) -> bool:
-    return _reads_slices(request) and is_packed(request)
+@dataclass(frozen=True)
+class QuadBlocks:
+    """Blocks of a convolution by quads: ``slices`` of output channels, and ``most`` quads of ``rows`` at most."""
+
+    rows: PixelRows
+    slices: int
+    most: int
 
 
-CPU.lowering("convolution", when=_is_packed, reads_grids=True)(packed_convolution)
-
-
-@CPU.lowering("transpose_convolution", reads_grids=True)
-@CPU.lowering("convolution", when=_reads_slices, reads_grids=True)
-def convolution_of_slices(request: Request) -> Kernel:
-    """Blocks of quads, which are four neighbouring pixels of a slice, by output slices."""
+def _quad_blocks(request: Request) -> QuadBlocks:
     attributes = request.node.attributes
     assert isinstance(attributes, Convolution | TransposeConvolution)
     g, phases = request.output.geometry, phases_of(request)
     grid = phases or g
     # Where output pixels read just their own place, the image is one long row.
     in_one_row = phases is None and attributes.window.is_pointwise
-    height, width = (1, g.plane) if in_one_row else (grid.height, grid.width)
+    rows = PixelRows(1, g.plane) if in_one_row else PixelRows(grid.height, grid.width)
     vectors = vectors_in_registers(request.target)
     most = min(MOST_SLICES, vectors - 2, g.slices)
     slices = min(range(most, 0, -1), key=lambda n: _multiplied(request, n)) if attributes.groups > 1 else 0
@@ -139,8 +140,33 @@ def convolution_of_slices(request: Request) -> Kernel:
     if not request.is_constant(1):
         slices = RUNTIME_BLOCK // LANES
     # Each quad has its sums, its element of the image, and that once more with a channel in all lanes.
-    quads = choose_quads(request, width, max(1, vectors // (slices + 2)))
-    return _kernel(request, QuadConvolutionParameters, PixelRows(height, width), quads * LANES, slices)
+    return QuadBlocks(rows, slices, max(1, vectors // (slices + 2)))
+
+
+def _is_packed(request: Request) -> bool:
+    """Whether the image is in PHWC4, and it takes less to pack it than to read quads of it."""
+    packed = cost_if_packed(request) if _reads_slices(request) else inf
+    return packed < inf and packed < _cost_by_quads(request)
+
+
+def _cost_by_quads(request: Request) -> float:
+    attributes, g, blocks = request.node.attributes, request.output.geometry, _quad_blocks(request)
+    assert isinstance(attributes, Convolution)
+    row = min(quads_by_cost(blocks.rows.width, blocks.most).values())
+    products = prod(attributes.window.kernel) * _multiplied(request, blocks.slices) * LANES**2
+    return quads_cost(g.batch * blocks.rows.height * row, products, has_halves(request), request.target)
+
+
+CPU.lowering("convolution", when=_is_packed, reads_grids=True)(packed_convolution)
+
+
+@CPU.lowering("transpose_convolution", reads_grids=True)
+@CPU.lowering("convolution", when=_reads_slices, reads_grids=True)
+def convolution_of_slices(request: Request) -> Kernel:
+    """Blocks of quads, which are four neighbouring pixels of a slice, by output slices."""
+    blocks = _quad_blocks(request)
+    quads = choose_quads(request, blocks.rows.width, blocks.most)
+    return _kernel(request, QuadConvolutionParameters, blocks.rows, quads * LANES, blocks.slices)
 
 
 def _multiplied(request: Request, slices: int) -> int:

@@ -95,19 +95,28 @@ def depthwise_rate(window: Window, target: Target) -> float:
     return rates.depthwise if window.stride[1] == 1 else rates.strided
 
 
-def packed_cost(columns: int, products: int) -> float:
-    """What a packed convolution takes for a pixel, in products of one column. columns: those of whole vectors."""
+def packed_cost(tiles: int, pixels: float, columns: int, products: int, target: Target) -> float:
+    """What a packed convolution takes on the busiest core, in products of one column. Every tile packs its image.
+
+    Args:
+        tiles: Of all images.
+        pixels: Of a tile, and those that its blocks count as.
+        columns: Of a tile, those of whole vectors.
+        products: Of an output.
+        target: Of the device.
+    """
     costs = core_costs()
-    return products * (columns + costs.packing_columns) + columns * costs.storing_products
+    of_pixel = products * (columns + costs.packing_columns) + columns * costs.storing_products
+    return (ceil(tiles / target.compute_units) + costs.uneven) * pixels * of_pixel
 
 
-def quads_cost(columns: int, products: int, halves: bool) -> float:
-    """The same of a convolution by quads, of whole slices. halves: whether these are among its operands."""
-    costs = core_costs()
-    return products * columns * costs.quad_products[halves]
+def quads_cost(pixels: float, products: int, halves: bool, target: Target) -> float:
+    """The same of a convolution by quads.
 
-
-def tiles_cost(tiles: int, columns: int, target: Target) -> float:
-    """The cost of ``tiles`` tiles of a packed convolution, of ``columns`` columns each. Every tile packs the image."""
-    costs = core_costs()
-    return (ceil(tiles / target.compute_units) + costs.uneven) * (columns + costs.packing_columns)
+    Args:
+        pixels: That the blocks of all images count as.
+        products: Of a pixel.
+        halves: Whether these are among its operands.
+        target: Of the device.
+    """
+    return pixels * products * product_rates(target).quads[halves] / target.compute_units

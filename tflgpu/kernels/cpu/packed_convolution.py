@@ -7,13 +7,13 @@ sums, pixels by vectors of output channels, then reads two streams, and no produ
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.convolutions import bias_argument, convolution_macs, packed_weights
 from tflgpu.kernels.cpu import VECTOR
 from tflgpu.kernels.cpu.block_products import REGISTERS, BlockProductsParameters, blocks_per_tile
-from tflgpu.kernels.cpu.costs import packed_cost, quads_cost, tiles_cost
+from tflgpu.kernels.cpu.costs import packed_cost
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import local_vec4s, tile_count
@@ -86,27 +86,32 @@ class PackedBlocks:
         return self.run * (self.part + waiting * self.vectors * VECTOR // LANES)
 
 
-def is_packed(request: Request) -> bool:
-    """Whether a convolution of an image in PHWC4 is to be packed: it is possible, and faster than by quads."""
-    attributes, src, out = request.node.attributes, request.input(0), request.output.geometry.channels
+def cost_if_packed(request: Request) -> float:
+    """What it takes to pack a convolution of an image in PHWC4, as ``packed_cost`` has it; inf if it cannot be."""
+    attributes, src, target = request.node.attributes, request.input(0), request.target
     if not isinstance(attributes, Convolution) or not request.is_constant(1):
-        return False
-    target, halves = request.target, "half" in (src.type, request.target.storage)
+        return inf
     # Wide registers hold so many quads that products of neighbouring pixels are as fast by these.
-    if attributes.window.is_pointwise and _is_wide(target) and not halves:
-        return False
+    if attributes.window.is_pointwise and _is_wide(target) and not has_halves(request):
+        return inf
     if request.factor_type(src.type, target.storage) != "float" or not _has_whole_groups(request):
-        return False
-    vectors = _vectors(target, out // attributes.groups)
-    products = prod(attributes.window.kernel) * tile_count(_inputs(request), LANES) * LANES
-    columns = tile_count(out // attributes.groups, vectors * VECTOR) * vectors * VECTOR
-    quads = tile_count(out // attributes.groups, LANES) * LANES
-    faster = packed_cost(columns, products) < quads_cost(quads, products, halves)
-    return (
-        faster
-        and products <= MOST_PRODUCTS
-        and divided(request, _block_pixels(request)[0]).workspace <= local_vec4s(target)
-    )
+        return inf
+    made = divided(request, _block_pixels(request)[0])
+    products = made.depth * LANES
+    if products > MOST_PRODUCTS or made.workspace > local_vec4s(target):
+        return inf
+    return _cost(made, request.output.geometry.batch, products, target)
+
+
+def has_halves(request: Request) -> bool:
+    """Whether the operands of a convolution are stored in half."""
+    return "half" in (request.input(0).type, request.target.storage)
+
+
+def _cost(made: PackedBlocks, images: int, products: int, target: Target) -> float:
+    tiles = tile_count(made.blocks, made.column_blocks) * made.runs * images
+    pixels = made.run_blocks * (made.pixels + core_costs().block_pixels)
+    return packed_cost(tiles, pixels, made.column_blocks * made.vectors * VECTOR, products, target)
 
 
 def packed_convolution(request: Request) -> Kernel:
@@ -164,7 +169,9 @@ def divided(request: Request, pixels: int) -> PackedBlocks:
     if attributes.groups == 1:
         column_tiles = min(
             range(tile_count(blocks, waiting), blocks + 1),
-            key=lambda n: tiles_cost(n * runs * g.batch, tile_count(blocks, n) * vectors * VECTOR, target),
+            key=lambda n: packed_cost(
+                n * runs * g.batch, run, tile_count(blocks, n) * vectors * VECTOR, depth * LANES, target
+            ),
         )
     return PackedBlocks(vectors, pixels, blocks, depth, part, run_blocks, runs, tile_count(blocks, column_tiles))
 
