@@ -190,7 +190,7 @@ def judged_run(
 
     Returns:
         The values, and the extreme of each tensor of floats that exceeds the limit, by name: its element that is
-        furthest from zero. Of tensors that XNNPACK does not keep nothing is found.
+        furthest from zero. XNNPACK keeps no results between operators, so that only outputs are looked at.
 
     Raises:
         RuntimeError, ValueError: LiteRT refuses.

@@ -71,7 +71,7 @@ def fits_registers(target: Target, vec4s: int) -> bool:
 
 
 def operand_vec4s(target: Target) -> int:
-    """How many vec4s a work-item can hold, sums and loaded operands together: the rest is for addresses."""
+    """How many vec4s of sums and loaded operands fit into a work-item's registers; a quarter is left for addresses."""
     return target.limits.registers // LANES * 3 // 4
 
 

@@ -27,7 +27,7 @@ from tflgpu.ops.image.window import Window
 from tflgpu.target import ElementType, Target
 
 OUTPUTS = (1, 2, 4, 8)
-TAPS_AT_ONCE = 8  # at most: as many vec4s of weights, and as many of the image with one for each further output
+TAPS_AT_ONCE = 8  # of a step, at most: each is a vec4 of weights and one of the image
 LOOKED_UP = 2  # loads of input channels for a vec4 of the output, with a multiplier above 2
 IN_A_ROW = 8  # vec4s that neighbouring work-items read: some 64 or 128 bytes
 
@@ -61,7 +61,7 @@ class TapSteps:
 
 
 def tap_steps(window: Window, tile: WindowTile, target: Target) -> TapSteps:
-    """Those of a tile. As many taps are loaded at once as registers hold with their vec4s of the image."""
+    """The steps of a work-item. A step loads as many taps as fit into registers beside the image and the sums."""
     most = min(TAPS_AT_ONCE, max(1, (operand_vec4s(target) + 1) // 2 - tile.outputs))
     along, across = window.kernel[tile.axis], window.kernel[1 - tile.axis]
     apart = min(tile.distance // window.dilation[tile.axis], along)
