@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -554,6 +556,11 @@ class CompiledModel:
     def _compile(self, options: Options, clock: Stopwatch, cache: Cache | None = None) -> tuple[Artifact, ...]:
         """Several artifacts if only measuring can tell which of them is the fastest."""
         load_compiler(self.device.handle, self._opening)
+        measures = options.execution.tuning != "none" or options.numerics.tolerance is not None
+        with nullcontext() if measures else _without_collections():
+            return self._compile_now(options, clock, cache)
+
+    def _compile_now(self, options: Options, clock: Stopwatch, cache: Cache | None) -> tuple[Artifact, ...]:
         # A warm start must not import the compiler, and what that imports.
         from tflgpu.compiler import compile_model
 
@@ -628,6 +635,18 @@ class CompiledModel:
 
     def __repr__(self) -> str:
         return f"<CompiledModel on {self.device.name}: {self.report.kernels} kernels>"
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Collect no garbage: the compiler's modules and a plan are not, and looking for it takes up to 30 ms."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def compile_beside(first: CompiledModel, options: Options) -> CompiledModel:

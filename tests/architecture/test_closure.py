@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,10 +17,11 @@ from hypothesis import strategies as st
 import tflgpu.kernels
 from tests.ops.case import Row
 from tests.ops.table import ROWS
+from tests.support.targets import CPU, GPU
 from tests.support.templates import kernel_templates
 from tflgpu.codegen.environment import template_folder
 from tflgpu.frontend.lower import lower
-from tflgpu.kernels.architecture import LOWERINGS
+from tflgpu.kernels.architecture import LOWERINGS, architectures, lowerings
 from tflgpu.model.reader import read_model
 from tflgpu.ops import REGISTRY
 from tflgpu.ops.epilogue_ops import ACTIVATIONS, FUNCTIONS
@@ -50,10 +54,10 @@ def test_activations_are_epilogue_functions() -> None:
 
 def test_every_kind_has_a_kernel_on_both_families() -> None:
     """A lowering without a condition, at the end of the list."""
-    unconditional = [lowering for lowering in LOWERINGS if lowering.when is None]
+    architectures()
     for family in FAMILIES:
         target = Target(family=family, compute_units=4, storage="half")
-        kinds = {lowering.kind for lowering in unconditional if lowering.architecture.includes(target)}
+        kinds = {kind for kind in LOWERINGS if any(each.when is None for each in lowerings(kind, target))}
         # Planning makes these nodes, each for the architecture that has the kernel.
         made = {
             "excite",
@@ -67,12 +71,30 @@ def test_every_kind_has_a_kernel_on_both_families() -> None:
             "tap_sums",
             "join_attention",
         }
-        assert {lowering.kind for lowering in LOWERINGS} - kinds <= made
+        assert LOWERINGS.keys() - kinds <= made
 
 
 def test_lowerings_of_refining_architectures_come_first() -> None:
-    depths = [lowering.architecture.depth for lowering in LOWERINGS]
-    assert depths == sorted(depths, reverse=True)
+    architectures()
+    for target in (CPU, replace(GPU, matrix_unit="m16n8k16")):
+        for kind in LOWERINGS:
+            depths = [lowering.architecture.depth for lowering in lowerings(kind, target)]
+            assert depths == sorted(depths, reverse=True)
+
+
+def test_modules_of_an_architecture_are_imported_for_its_devices_only() -> None:
+    program = """
+import sys
+from tests.support.targets import CPU
+from tflgpu.kernels.architecture import lowerings
+assert "tflgpu.kernels.cpu.convolution_kernels" not in sys.modules
+assert lowerings("convolution", CPU)
+assert "tflgpu.kernels.cpu.convolution_kernels" in sys.modules
+print(*(name for name in sys.modules if name.startswith(("tflgpu.kernels.gpu.", "tflgpu.kernels.mma.gemm"))))
+"""
+    root = Path(tflgpu.kernels.__file__).parents[2]
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=root)
+    assert ended.stdout.split() == []
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
@@ -80,7 +102,7 @@ def test_lowerings_of_refining_architectures_come_first() -> None:
 def test_every_emitted_kind_has_a_kernel(row: Row, data: st.DataObject) -> None:
     lowered = lower(read_model(data.draw(row.case(fused=False)).model))
     assert lowered.obstacles == ()
-    assert {node.kind for node in lowered.graph.nodes} <= {lowering.kind for lowering in LOWERINGS}
+    assert all(lowerings(node.kind, target) for node in lowered.graph.nodes for target in (CPU, GPU))
 
 
 def test_every_template_belongs_to_a_kernel() -> None:

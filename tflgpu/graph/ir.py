@@ -12,6 +12,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -223,8 +224,13 @@ class Graph:
         return self.tensors[tensor].data
 
     def with_nodes(self, nodes: Iterable[Node], new_tensors: Iterable[Tensor] = ()) -> Graph:
-        """The same graph with other nodes, without the tensors that are no longer used."""
-        nodes = tuple(nodes)
+        """The same graph with other nodes, without the tensors that are no longer used.
+
+        Returns the graph itself if nodes and tensors are its own.
+        """
+        nodes, new_tensors = tuple(nodes), tuple(new_tensors)
+        if len(nodes) == len(self.nodes) and all(map(is_, nodes, self.nodes)) and not new_tensors:
+            return self
         known = dict(self.tensors) | {t.id: t for t in new_tensors}
         alive = {*self.given, *self.wanted, *(t for n in nodes for t in (*n.outputs, *n.inputs))}
         return replace(self, tensors={i: t for i, t in known.items() if i in alive}, nodes=nodes)

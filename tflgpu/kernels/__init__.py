@@ -1,13 +1,14 @@
 """How nodes are computed: the lowerings of each architecture, the costs of their work, packing and tiling.
 
-Importing this package imports every folder beside this module, an architecture each, and so fills
-:data:`tflgpu.kernels.architecture.LOWERINGS`.
+Importing this package imports that of every folder beside this module, and so fills
+:data:`tflgpu.kernels.architecture.ARCHITECTURES`.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from pkgutil import walk_packages
+from pkgutil import iter_modules
 
-for _module in walk_packages(__path__, f"{__name__}."):
-    import_module(_module.name)
+for _module in iter_modules(__path__, f"{__name__}."):
+    if _module.ispkg:
+        import_module(_module.name)

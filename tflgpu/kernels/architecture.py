@@ -1,7 +1,8 @@
 """Architectures of devices, and the lowerings, rewrites and preludes that each of them registers.
 
 An architecture is a folder beside this module. It may refine another: its lowerings come first, and the other's serve
-where it has none. Importing :mod:`tflgpu.kernels` imports every folder, so that a new one needs no edit elsewhere.
+where it has none. Importing :mod:`tflgpu.kernels` imports the package of every folder, so that a new one needs no edit
+elsewhere. The modules of a package are imported with the first device of its architecture.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules, walk_packages
 from typing import Literal
 
 from tflgpu.graph.ir import Array
@@ -87,7 +91,8 @@ class Architecture:
         """
 
         def register(lower: Lower) -> Lower:
-            insort(LOWERINGS, Lowering(kind, self, when, lower, best, reads_grids, obstacle), key=Lowering.precedence)
+            lowerings = LOWERINGS.setdefault(kind, [])
+            lowerings.append(Lowering(kind, self, when, lower, best, reads_grids, obstacle))
             return lower
 
         return register
@@ -96,7 +101,7 @@ class Architecture:
         """Register the decorated function as a pass of a phase, see :class:`RegisteredRewrite`."""
 
         def register(rewrite: Rewrite) -> Rewrite:
-            _add(RegisteredRewrite(rewrite.__name__, self, phase, rewrite, fuses))
+            REWRITES.append(RegisteredRewrite(rewrite.__name__, self, phase, rewrite, fuses))
             return rewrite
 
         return register
@@ -106,7 +111,7 @@ class Architecture:
 
         The one writes what the last of them wrote; what the others wrote nothing else reads.
         """
-        _add(RegisteredRewrite(fuse.__name__, self, "fuse", partial(fuse_nodes, fuse), fuses=True))
+        REWRITES.append(RegisteredRewrite(fuse.__name__, self, "fuse", partial(fuse_nodes, fuse), fuses=True))
         return fuse
 
 
@@ -133,9 +138,8 @@ class Lowering:
         return -self.architecture.depth, self.when is None
 
     def applies(self, request: Request) -> bool:
-        """Whether it makes the kernel of a request's node."""
-        fits = self.kind == request.node.kind and self.architecture.includes(request.target)
-        return fits and (self.when is None or self.when(request))
+        """Whether it makes the kernel of a node of its kind, on a device of its architecture."""
+        return self.when is None or self.when(request)
 
 
 @dataclass(frozen=True)
@@ -159,30 +163,53 @@ class RegisteredRewrite:
         return self.architecture.depth, self.name
 
 
-def _add(rewrite: RegisteredRewrite) -> None:
-    insort(REWRITES, rewrite, key=RegisteredRewrite.precedence)
-
-
 ARCHITECTURES: list[Architecture] = []
-LOWERINGS: list[Lowering] = []  # the first that applies is taken
-REWRITES: list[RegisteredRewrite] = []  # of all phases
+LOWERINGS: dict[str, list[Lowering]] = {}  # by kind, as they were registered
+REWRITES: list[RegisteredRewrite] = []  # of all phases, as they were registered
 
 PORTABLE = Architecture("portable", lambda _: True).register()
 
 
-def rewrites(phase: Phase) -> list[RegisteredRewrite]:
-    """The passes of a phase, in order, for all devices."""
-    return [rewrite for rewrite in REWRITES if rewrite.phase == phase]
+def architectures(target: Target | None = None) -> list[Architecture]:
+    """Those that a device is of, the most general first, once their modules are imported; without a device all."""
+    included = [each for each in ARCHITECTURES if target is None or each.includes(target)]
+    _import_modules(frozenset(each.name for each in included))
+    return included
+
+
+@cache
+def _import_modules(architectures: frozenset[str]) -> None:
+    """Those of every folder, but for other architectures'."""
+    others = {each.name for each in ARCHITECTURES} - architectures
+    for folder in iter_modules([str(Path(__file__).parent)], "tflgpu.kernels."):
+        if folder.ispkg and folder.name.rpartition(".")[2] not in others:
+            for module in walk_packages(import_module(folder.name).__path__, f"{folder.name}."):
+                import_module(module.name)
+
+
+def rewrites(phase: Phase, target: Target | None = None) -> list[RegisteredRewrite]:
+    """The passes of a phase for a device, in order; without a device, for all of them."""
+    included = architectures(target)
+    registered = (each for each in REWRITES.copy() if each.phase == phase and each.architecture in included)
+    return sorted(registered, key=RegisteredRewrite.precedence)
+
+
+def lowerings(kind: str, target: Target) -> list[Lowering]:
+    """What makes kernels of nodes of a kind on a device, in order."""
+    included = architectures(target)
+    registered = (each for each in LOWERINGS.get(kind, []).copy() if each.architecture in included)
+    return sorted(registered, key=Lowering.precedence)
 
 
 def lowering_of(request: Request) -> Lowering:
     """The first lowering that applies."""
-    return next(lowering for lowering in LOWERINGS if lowering.applies(request))
+    return next(each for each in lowerings(request.node.kind, request.target) if each.applies(request))
 
 
 def sharing_lowering(request: Request) -> Lowering | None:
     """The first lowering that applies of those that can compute shares of sums; None if none applies."""
-    return next((lowering for lowering in LOWERINGS if lowering.best is not None and lowering.applies(request)), None)
+    sharing = (each for each in lowerings(request.node.kind, request.target) if each.best is not None)
+    return next((each for each in sharing if each.applies(request)), None)
 
 
 def lower_node(request: Request) -> Kernel:

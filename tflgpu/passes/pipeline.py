@@ -75,6 +75,8 @@ def optimizing(graph: Graph) -> Iterator[tuple[str, Graph]]:
     for name, rewrite in PASSES.items():
         # Constants may hold anything, infinities and NaN included.
         with internal_faults(f"running the pass {name}"), np.errstate(all="ignore"):
-            graph = remove_dead(rewrite(graph))
-            verify(graph)
+            rewritten = remove_dead(rewrite(graph))
+            if rewritten is not graph:
+                verify(rewritten)
+        graph = rewritten
         yield name, graph

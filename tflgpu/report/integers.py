@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tflgpu.kernels.architecture import LOWERINGS
+from tflgpu.kernels.architecture import lowerings
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.plan import Plan
 from tflgpu.plan.plan import PlannedKernel
@@ -34,11 +34,10 @@ def _reason(plan: Plan, planned: PlannedKernel) -> str | None:
     node, target = planned.node, plan.target
     if target.integer_unit is None:
         return "no integer unit of the device is used"
-    whole = (each for each in LOWERINGS if each.obstacle is not None and each.architecture.includes(target))
-    found = next((each for each in whole if each.kind == node.kind), None)
-    if found is None or found.obstacle is None:
+    obstacle = next((each.obstacle for each in lowerings(node.kind, target) if each.obstacle is not None), None)
+    if obstacle is None:
         return f"no kernel of integers for {node.kind}"
-    return found.obstacle(Planning(plan.graph, target, plan.storage).request(node))
+    return obstacle(Planning(plan.graph, target, plan.storage).request(node))
 
 
 def _are_integers(plan: Plan, tensors: Sequence[int]) -> Iterator[bool]:

@@ -14,7 +14,8 @@ from tests.support import litert
 from tests.support.planning import plan_of
 from tests.support.targets import CPU
 from tflgpu.measure.trace import trace
-from tflgpu.passes.device import DEVICE_PASSES, DevicePass
+from tflgpu.passes.device.device_passes import ORDER, DevicePass
+from tflgpu.passes.device.grids import store_on_grids
 
 
 def answer(model: bytes, inputs: list[NDArray[Any]], device: str) -> NDArray[Any]:
@@ -25,7 +26,9 @@ def answer(model: bytes, inputs: list[NDArray[Any]], device: str) -> NDArray[Any
 
 def in_floats(monkeypatch: pytest.MonkeyPatch) -> None:
     """Store all activations as floats from now on."""
-    monkeypatch.setitem(DEVICE_PASSES, "store_on_grids", DevicePass(lambda planning: planning))
+    order = [each for each in ORDER if each != DevicePass("store_on_grids", store_on_grids)]
+    assert len(order) == len(ORDER) - 1
+    monkeypatch.setattr("tflgpu.passes.device.device_passes.ORDER", order)
 
 
 SOME = ("dilated depthwise", "convolution and depthwise", "concatenation of odd channels")

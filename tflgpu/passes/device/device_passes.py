@@ -5,7 +5,7 @@ Most of them replace nodes by others that the device computes faster. They run a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tflgpu.errors import internal_faults
@@ -20,6 +20,7 @@ from tflgpu.passes.device.storage import assign_storage
 from tflgpu.passes.device.stored_rows import store_rows
 from tflgpu.passes.device.whole_numbers import keep_whole_numbers
 from tflgpu.passes.fuse import inline_operands
+from tflgpu.target import Target
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,10 @@ class DevicePass:
     fuses: whether tensors are left out that no kernel stores any more.
     """
 
+    name: str
     run: Rewrite
     architecture: Architecture = PORTABLE
     fuses: bool = False
-
-
-def _registered(phase: Phase) -> dict[str, DevicePass]:
-    return {f"{r.architecture.name}.{r.name}": DevicePass(r.run, r.architecture, r.fuses) for r in rewrites(phase)}
 
 
 def _inline_operands(planning: Planning) -> Planning:
@@ -44,26 +42,39 @@ def _inline_operands(planning: Planning) -> Planning:
     return replace(planning, graph=inline_operands(planning.graph, linear))
 
 
-# By the names that `tflgpu show --after` takes. Fusions come first: they know the kinds of nodes that the portable
-# passes leave. Storage is assigned before, as costs depend on it. A sum is divided after them,
+# A phase stands for what architectures register in it. Fusions come first: they know the kinds of nodes that the
+# portable passes leave. Storage is assigned before, as costs depend on it. A sum is divided after them,
 # whatever node computes it. What is read through a movement is known when no other movement is in place.
-DEVICE_PASSES: Mapping[str, DevicePass] = {
-    "convert_layouts": DevicePass(convert_layouts),
-    "shorten_states": DevicePass(shorten_states),
-    "assign_storage": DevicePass(assign_storage),
-    "store_on_grids": DevicePass(store_on_grids),
-    **_registered("fuse"),
-    "inline_operands": DevicePass(_inline_operands, fuses=True),
-    "keep_whole_numbers": DevicePass(keep_whole_numbers),
-    **_registered("replace"),
-    **_registered("divide"),
-    **_registered("share"),
-    "store_rows": DevicePass(store_rows),
-    "slice_in_place": DevicePass(slice_in_place),
-    "concatenate_in_place": DevicePass(concatenate_in_place),
-    **_registered("read"),
-    "overwrite_states": DevicePass(overwrite_states),
-}
+ORDER: Sequence[DevicePass | Phase] = (
+    DevicePass("convert_layouts", convert_layouts),
+    DevicePass("shorten_states", shorten_states),
+    DevicePass("assign_storage", assign_storage),
+    DevicePass("store_on_grids", store_on_grids),
+    "fuse",
+    DevicePass("inline_operands", _inline_operands, fuses=True),
+    DevicePass("keep_whole_numbers", keep_whole_numbers),
+    "replace",
+    "divide",
+    "share",
+    DevicePass("store_rows", store_rows),
+    DevicePass("slice_in_place", slice_in_place),
+    DevicePass("concatenate_in_place", concatenate_in_place),
+    "read",
+    DevicePass("overwrite_states", overwrite_states),
+)
+
+
+def device_passes(target: Target | None = None) -> dict[str, DevicePass]:
+    """The passes for a device, in order, by the names that `tflgpu show --after` takes; without a device, all."""
+    passes = list[DevicePass]()
+    for each in ORDER:
+        passes += [each] if isinstance(each, DevicePass) else _registered(each, target)
+    return {each.name: each for each in passes}
+
+
+def _registered(phase: Phase, target: Target | None) -> Iterator[DevicePass]:
+    for each in rewrites(phase, target):
+        yield DevicePass(f"{each.architecture.name}.{each.name}", each.run, each.architecture, each.fuses)
 
 
 def planned(planning: Planning, *, fuse: bool = True) -> Planning:
@@ -74,8 +85,8 @@ def planned(planning: Planning, *, fuse: bool = True) -> Planning:
 
 def planning_steps(planning: Planning, *, fuse: bool = True) -> Iterator[tuple[str, Planning]]:
     """The planning after each pass that concerns its device, by the pass's name. It is verified after each."""
-    for name, each in DEVICE_PASSES.items():
-        if each.architecture.includes(planning.target) and (fuse or not each.fuses):
+    for name, each in device_passes(planning.target).items():
+        if fuse or not each.fuses:
             with internal_faults(f"running the pass {name}"):
                 planning = each.run(planning)
                 planning.verify()
