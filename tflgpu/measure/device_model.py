@@ -38,7 +38,7 @@ def planned_target(device: Device, options: Options, opened: Callable[[], Sessio
     wanted = _wanted(options)
     if target.family != "gpu" or wanted == "built-in":
         return target
-    from tflgpu.measure.device_model_files import with_costs  # a start on a CPU does without
+    from tflgpu.target.probes import with_costs  # a start on a CPU does without
 
     cache = open_cache(options)
     probes = measured_probes(device, cache) if wanted == "measured" else known_probes(device, cache)

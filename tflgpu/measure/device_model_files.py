@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from tflgpu.artifact.records import decode
 from tflgpu.options import Options
 from tflgpu.runtime.description import DeviceDescription
 from tflgpu.target import Target
-from tflgpu.target.probes import Probes, cost_model_from
+from tflgpu.target.probes import Probes, with_costs
 
 FORMAT = 1
 FOLDER = Path(__file__).with_name("device_models")
@@ -37,13 +37,6 @@ class DeviceModel:
     def target(self, options: Options) -> Target:
         """What planning needs to know. Raises DeviceError if the device does not have what ``options`` ask for."""
         return with_costs(self.device.target(options), self.measured)
-
-
-def with_costs(target: Target, probes: Probes | None) -> Target:
-    """The target with the costs that were measured of it; unchanged without any, and for kernels of CPUs."""
-    if probes is None or target.family != "gpu":
-        return target
-    return replace(target, cost_model=cost_model_from(probes, target.arithmetic))
 
 
 def shipped_models() -> dict[str, Path]:

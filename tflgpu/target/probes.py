@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor, inf, isfinite, log10
 from typing import Literal
 
 from tflgpu.target.cost_model import CostModel
 from tflgpu.target.device_limits import VEC4_BYTES
+from tflgpu.target.target import Target
 
 # The E12 series of preferred numbers (IEC 60063): each is 1.2 times the one before, so a value is at most 10% off.
 PREFERRED = (1.0, 1.2, 1.5, 1.8, 2.2, 2.7, 3.3, 3.9, 4.7, 5.6, 6.8, 8.2, 10.0)
@@ -107,6 +108,13 @@ def preferred(value: float, numbers: Sequence[float] = PREFERRED) -> float:
     """The nearest preferred number to a positive one. Two measurements of the same mostly have the same."""
     decade = 10.0 ** floor(log10(value))
     return float(f"{min(numbers, key=lambda number: abs(number - value / decade)) * decade:.2g}")
+
+
+def with_costs(target: Target, probes: Probes | None) -> Target:
+    """The target with the costs that were measured of it; unchanged without any, and for kernels of CPUs."""
+    if probes is None or target.family != "gpu":
+        return target
+    return replace(target, cost_model=cost_model_from(probes, target.arithmetic))
 
 
 def cost_model_from(probes: Probes, arithmetic: Literal["float", "half"] = "float") -> CostModel:
