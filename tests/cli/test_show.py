@@ -17,7 +17,7 @@ from tflgpu.compiler import plan_model
 from tflgpu.frontend.lower import lower
 from tflgpu.model.reader import read_model
 from tflgpu.passes import PASSES
-from tflgpu.passes.device import device_passes
+from tflgpu.passes.device import passes_for
 
 
 def kinds(*arguments: object) -> list[str]:
@@ -44,13 +44,13 @@ def test_each_pass_by_name(no_device: None) -> None:
 
 def test_an_unknown_pass_is_answered_with_all_of_them(no_device: None) -> None:
     message = fail("show", MODEL, "--after", "unfold")
-    assert all(name in message for name in ("'unfold'", "lower", *PASSES, *device_passes()))
+    assert all(name in message for name in ("'unfold'", "lower", *PASSES, *passes_for()))
 
 
 def test_each_pass_for_a_device_by_name(device: tflgpu.Device) -> None:
     """On a CPU; those of other architectures say for which device they are."""
     included = ("portable", "cpu", *(["integers"] if device.integer_unit else []))
-    for name, each in device_passes().items():
+    for name, each in passes_for().items():
         if each.architecture.name in included:
             assert kinds("--after", name)
         else:

@@ -128,19 +128,19 @@ def _target(options: tflgpu.Options, described: str | None) -> Target:
 def _show_graphs(model: Path, options: tflgpu.Options, after: str | None, as_json: bool, described: str | None) -> None:
     """Passes for a device ask for one."""
     from tflgpu.passes import PASSES
-    from tflgpu.passes.device import device_passes
+    from tflgpu.passes.device import passes_for
 
     last = after or list(PASSES)[-1]
     if last in ("lower", *PASSES):
         _show_parts(model, options, None, partial(_graph_view, last), as_json)
-    elif last in device_passes():
+    elif last in passes_for():
         target = _target(options, described)
-        here = list(device_passes(target))
+        here = list(passes_for(target))
         if last not in here:
             raise ValueError(f"the pass {last!r} is for other devices; in their order those for this one are {here}")
         _show_parts(model, options, target, partial(_planned_graph_view, target, last), as_json)
     else:
-        known = ", ".join(("lower", *PASSES, *device_passes()))
+        known = ", ".join(("lower", *PASSES, *passes_for()))
         raise ValueError(f"there is no pass {last!r}; in their order they are {known}")
 
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tflgpu.passes.device.device_passes import DevicePass, device_passes, planned, planning_steps
+from tflgpu.passes.device.device_passes import DevicePass, passes_for, planned, planning_steps
 
-__all__ = ["DevicePass", "device_passes", "planned", "planning_steps"]
+__all__ = ["DevicePass", "passes_for", "planned", "planning_steps"]
