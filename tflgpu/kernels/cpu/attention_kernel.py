@@ -76,8 +76,7 @@ def _has_few_rows(request: Request) -> bool:
 @CPU.lowering("attention", when=_has_few_rows)
 def attention_of_few_rows(request: Request) -> Kernel:
     """Attention whose work-item reads all keys and values of a head, where they lie, for all rows or some."""
-    attention, target = request.node.attributes, request.target
-    assert isinstance(attention, Attention)
+    attention, target = request.attributes(Attention), request.target
 
     def cycles(rows: int) -> int:  # to load a key takes about the time of a product
         return tile_count(attention.heads * tile_count(attention.rows, rows), target.compute_units) * (1 + rows)
@@ -108,8 +107,7 @@ def attention_of_few_rows(request: Request) -> Kernel:
 @CPU.lowering("attention")
 def attention_in_blocks(request: Request) -> Kernel:
     """Attention whose work-item computes some blocks of rows of a head."""
-    attention, target = request.node.attributes, request.target
-    assert isinstance(attention, Attention)
+    attention, target = request.attributes(Attention), request.target
     block = _block(attention, target)
     rows_per_tile = block.rows * _row_blocks(attention, block, target)
     chunks = tile_count(attention.rows, rows_per_tile)

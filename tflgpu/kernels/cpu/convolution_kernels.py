@@ -150,8 +150,7 @@ def _is_packed(request: Request) -> bool:
 
 
 def _cost_by_quads(request: Request) -> float:
-    attributes, g, blocks = request.node.attributes, request.output.geometry, _quad_blocks(request)
-    assert isinstance(attributes, Convolution)
+    attributes, g, blocks = request.attributes(Convolution), request.output.geometry, _quad_blocks(request)
     row = min(quads_by_cost(blocks.rows.width, blocks.most).values())
     products = prod(attributes.window.kernel) * _multiplied(request, blocks.slices) * LANES**2
     return quads_cost(g.batch * blocks.rows.height * row, products, has_halves(request), request.target)
@@ -180,8 +179,7 @@ def _multiplied(request: Request, slices: int) -> int:
 @CPU.lowering("convolution", reads_grids=True)
 def convolution(request: Request) -> Kernel:
     """Of an image of few channels in the host's order: blocks of pixels by vectors of output channels."""
-    attributes, g = request.node.attributes, request.output.geometry
-    assert isinstance(attributes, Convolution)
+    attributes, g = request.attributes(Convolution), request.output.geometry
     narrow = request.target.limits.vector_width < VECTOR
     single = narrow or attributes.groups > 1 or g.channels % (2 * VECTOR) or not request.is_constant(1)
     vectors = 1 if single else 2

@@ -28,8 +28,7 @@ def _has_one_channel(request: Request) -> bool:
 @CPU.lowering("depthwise", when=_has_one_channel, reads_grids=True)
 def dense_convolution(request: Request) -> Kernel:
     """A depthwise convolution of one channel is a dense one."""
-    attributes, weights = request.node.attributes, request.node.inputs[1]
-    assert isinstance(attributes, Depthwise)
+    attributes, weights = request.attributes(Depthwise), request.node.inputs[1]
     data = request.constant(1).transpose(3, 1, 2, 0)
     tensors = {**request.graph.tensors, weights: replace(request.graph[weights], data=data, shape=data.shape)}
     node = replace(request.node, kind="convolution", attributes=Convolution(attributes.window))
@@ -37,8 +36,7 @@ def dense_convolution(request: Request) -> Kernel:
 
 
 def _is_small(request: Request) -> bool:
-    attributes = request.node.attributes
-    assert isinstance(attributes, Depthwise)
+    attributes = request.attributes(Depthwise)
     return attributes.multiplier == 1 and prod(attributes.window.kernel) <= MOST_TAPS
 
 
@@ -60,8 +58,7 @@ class DepthwiseRowsParameters(Parameters, template="cpu/depthwise_rows"):
 @CPU.lowering("depthwise", when=_is_small, reads_grids=True)
 def depthwise_rows(request: Request) -> Kernel:
     """A depthwise convolution whose tile is some rows of a slice."""
-    attributes, g = request.node.attributes, request.output.geometry
-    assert isinstance(attributes, Depthwise)
+    attributes, g = request.attributes(Depthwise), request.output.geometry
     taps = prod(attributes.window.kernel)
     upright = request.input(0).geometry.width == g.width == 1 and attributes.window.kernel[1] == 1
     height, width = (1, g.height) if upright else (g.height, g.width)

@@ -59,8 +59,7 @@ class _Rows:
 
 
 def _rows(request: Request) -> _Rows:
-    attributes, src, g = request.node.attributes, request.input(0), request.output.geometry
-    assert isinstance(attributes, Depthwise)
+    attributes, src, g = request.attributes(Depthwise), request.input(0), request.output.geometry
     window = attributes.window
     upright = src.geometry.width == g.width == 1 and window.kernel[1] == 1
     across, along = (1, 0) if upright else (0, 1)

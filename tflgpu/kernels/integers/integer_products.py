@@ -286,9 +286,8 @@ def _divided(request: Request, weights: WholeWeights, unit: IntegerUnit) -> _Div
     steps, pixel_bytes = taps * read.slices, LANES * unit.element_bytes
     patch = None
     if _sees_patches(request):
-        assert isinstance(attributes, Convolution)
         patch = best_patch(
-            attributes.window,
+            request.attributes(Convolution).window,
             g.height,
             g.width,
             read.slices,
@@ -345,7 +344,7 @@ def _divided(request: Request, weights: WholeWeights, unit: IntegerUnit) -> _Div
 def integer_products(request: Request) -> Kernel:
     """Blocks of rows by output channels, whose operands are packed."""
     target, src, g = request.target, request.input(0), request.output.geometry
-    weights, attributes, grid = whole_weights(request), request.node.attributes, src.grid
+    weights, grid = whole_weights(request), src.grid
     assert weights is not None
     unit = _unit(request, weights)
     assert unit is not None
@@ -361,14 +360,13 @@ def integer_products(request: Request) -> Kernel:
     if has_rows_of_images(request):
         parameters, macs = IntegerFullyConnectedParameters, g.batch * g.channels * made.steps * LANES
     else:
-        assert isinstance(attributes, Convolution)
         loader: Callable[..., IntegerProductsParameters]
         loader = partial(IntegerConvolutionParameters, in_place=_reads_in_place(request, unit), slices=made.read.slices)
         if made.patch is not None:
             loader = partial(IntegerPatchesParameters, **_patch_parameters(made.patch, request))
         parameters = partial(
             loader,
-            window=attributes.window,
+            window=request.attributes(Convolution).window,
             first_slice=made.read.expression,
             zero=grid.zero - unit.offset if grid else 0,
             images=made.images,

@@ -86,8 +86,7 @@ class GatherParameters(ItemParameters, template="movement/gather"):
 @PORTABLE.lowering("gather", reads_grids=True)
 def gather_kernel(request: Request) -> Kernel:
     """A gather whose work-items each compute a vec4 of the output."""
-    attributes, node, g = request.node.attributes, request.node, request.output.geometry
-    assert isinstance(attributes, Gather)
+    attributes, node, g = request.attributes(Gather), request.node, request.output.geometry
     whole_vec4s = _moves_vec4s(attributes, request.shape(0).shape, g.shape)
     packed = _packed_rows(request) if whole_vec4s else None
     arguments = [
@@ -135,8 +134,7 @@ def _packed_rows(request: Request) -> tuple[PackedRows, Argument, Argument] | No
     They lie as a fully connected layer of one row reads them: a model whose last layer has the weights of the table has
     them in memory once.
     """
-    table, attributes = request.graph[request.node.inputs[0]], request.node.attributes
-    assert isinstance(attributes, Gather)
+    table, attributes = request.graph[request.node.inputs[0]], request.attributes(Gather)
     is_bounded = attributes.fill is not None or attributes.background is not None
     if len(table.shape) != 2 or table.scale is None or not LEAST_PACKED <= table.size < MOST_PACKED or is_bounded:
         return None

@@ -21,8 +21,7 @@ def copy_kernel(request: Request, parameters: ItemParameters) -> Kernel:
 @PORTABLE.lowering("rearrange", reads_grids=True)
 def rearrange_kernel(request: Request) -> Kernel:
     """A transpose, slice or padding whose work-items each move a vec4 of the output."""
-    attributes, source, shape = request.node.attributes, request.input(0).geometry, request.output.geometry.shape
-    assert isinstance(attributes, Rearrange)
+    attributes, source, shape = request.attributes(Rearrange), request.input(0).geometry, request.output.geometry.shape
     places = coordinates(shape)
     axes = [
         SourceAxis(m.start, () if m.axis is None else (digit_term(Digit(m.axis, m.step), places),), size, stride)

@@ -34,8 +34,7 @@ class AnchoredBoxesParameters(ItemParameters, template="portable/detection/ancho
 @PORTABLE.lowering("anchored_boxes")
 def anchored_boxes(request: Request) -> Kernel:
     """The corners of boxes."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, AnchoredBoxes)
+    attributes = request.attributes(AnchoredBoxes)
     anchors = request.activation("anchors", 1)
     parameters = AnchoredBoxesParameters(
         scales=attributes.scales, anchors=replace(request.input(1), type=anchors.type), src=request.input(0)
@@ -94,8 +93,7 @@ def suppress(request: Request) -> Kernel:
 
     Where overlaps lower scores, each box that is found takes a pass over all candidates; else few are looked at.
     """
-    attributes, scores, boxes, target = request.node.attributes, request.input(0), request.input(1), request.target
-    assert isinstance(attributes, Suppress)
+    attributes, scores, boxes, target = request.attributes(Suppress), request.input(0), request.input(1), request.target
     values: dict[str, Any] = {
         "count": attributes.count,
         "candidates": attributes.boxes,

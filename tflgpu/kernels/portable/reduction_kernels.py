@@ -93,16 +93,14 @@ def _best_reduction(request: Request) -> Candidate[Sharing, Sharing]:
 
 def _reduced_vec4s(request: Request) -> int:
     """Of one result."""
-    attributes, source = request.node.attributes, request.input(0).geometry
-    assert isinstance(attributes, Reduce)
+    attributes, source = request.attributes(Reduce), request.input(0).geometry
     return prod(source.slices if axis == len(source.shape) - 1 else source.shape[axis] for axis in attributes.axes)
 
 
 @PORTABLE.lowering("reduce", best=_best_reduction, reads_grids=True)
 def reduce_kernel(request: Request) -> Kernel:
     """A reduction along some axes."""
-    attributes, g, source = request.node.attributes, request.output.geometry, request.input(0).geometry
-    assert isinstance(attributes, Reduce)
+    attributes, g, source = request.attributes(Reduce), request.output.geometry, request.input(0).geometry
     rank = len(source.shape)
     channels = rank - 1 in attributes.axes
     loops = _loops([(source.shape[a], source.axis_strides[a]) for a in attributes.axes if a < rank - 1])
@@ -138,8 +136,7 @@ def _loops(axes: list[tuple[int, int]]) -> list[tuple[int, int]]:
 @PORTABLE.lowering("join")
 def join_kernel(request: Request) -> Kernel:
     """The reduction of shares of sums along the axis on which they lie one after the other."""
-    join, g = request.node.attributes, request.output.geometry
-    assert isinstance(join, Join)
+    join, g = request.attributes(Join), request.output.geometry
     return _reduction(
         request,
         share_results(request, g.vec4s, join.count),
@@ -236,8 +233,7 @@ class ArgExtremeParameters(Parameters, template="portable/arg_extreme"):
 @PORTABLE.lowering("arg_extreme", reads_grids=True)
 def arg_extreme_kernel(request: Request) -> Kernel:
     """The places of the greatest or the least elements along an axis."""
-    attributes, g, source = request.node.attributes, request.output.geometry, request.input(0).geometry
-    assert isinstance(attributes, ArgExtreme)
+    attributes, g, source = request.attributes(ArgExtreme), request.output.geometry, request.input(0).geometry
     channels = attributes.axis == len(source.shape) - 1
     extent = source.shape[attributes.axis]
     count = source.slices if channels else extent
@@ -319,8 +315,7 @@ class LayerNormParameters(SharedRowsParameters, template="rows/layer_norm"):
 @PORTABLE.lowering("softmax", reads_grids=True)
 def softmax_kernel(request: Request) -> Kernel:
     """Softmax whose work-items share the channels of a pixel."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, Softmax)
+    attributes = request.attributes(Softmax)
     return _row_kernel(
         request,
         SoftmaxParameters(
@@ -337,8 +332,7 @@ def softmax_kernel(request: Request) -> Kernel:
 @PORTABLE.lowering("layer_norm", reads_grids=True)
 def layer_norm_kernel(request: Request) -> Kernel:
     """Layer normalization whose work-items share the channels of a pixel."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, LayerNorm)
+    attributes = request.attributes(LayerNorm)
     target, pixels, sharing = request.target, request.output.geometry.pixels, _share_row(request)
     held = tile_count(request.output.slices, sharing.sharers)
     if sharing.sharers == 1 or held > HELD_VEC4S:

@@ -31,8 +31,7 @@ class Lines:
 
 
 def _lines(request: Request) -> Lines:
-    attributes, g, target = request.node.attributes, request.output.geometry, request.target
-    assert isinstance(attributes, CumulativeSum)
+    attributes, g, target = request.attributes(CumulativeSum), request.output.geometry, request.target
     along = coordinates(g.shape)[attributes.axis]
     extent, on_gpu = g.slices if along.kind == "c" else g.shape[attributes.axis], target.family == "gpu"
     lines = g.vec4s // extent
@@ -63,8 +62,7 @@ class CumulativeSumParameters(Parameters, template="portable/cumulative_sum"):
 @PORTABLE.lowering("cumulative_sum")
 def cumulative_sum_kernel(request: Request) -> Kernel:
     """A line of vec4s along the axis, or of channels, is that of a work-item, or of some that share it."""
-    attributes, source = request.node.attributes, request.input(0)
-    assert isinstance(attributes, CumulativeSum)
+    attributes, source = request.attributes(CumulativeSum), request.input(0)
     lines = _lines(request)
     return Kernel(
         CumulativeSumParameters(
@@ -98,8 +96,7 @@ class TopKParameters(ItemParameters, template="portable/top_k"):
 @PORTABLE.lowering("top_k")
 def top_k_kernel(request: Request) -> Kernel:
     """The greatest elements of each pixel, or their places."""
-    attributes, g, source = request.node.attributes, request.output.geometry, request.input(0)
-    assert isinstance(attributes, TopK)
+    attributes, g, source = request.attributes(TopK), request.output.geometry, request.input(0)
     return item_kernel(
         request,
         TopKParameters(
