@@ -10,7 +10,7 @@ from tflgpu.kernels.items import ItemParameters, item_kernel
 from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.portable.reduction_kernels import LARGE_GROUP, LONG
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import fits_local, shared_workspace
+from tflgpu.kernels.tiling import fits_local
 from tflgpu.ops.image.detection import AnchoredBoxes, Suppress
 
 # Rough operations for each candidate: a heap is made of them, and some are compared with what was found.
@@ -122,7 +122,7 @@ def suppress(request: Request) -> Kernel:
         return item_kernel(request, in_order, arguments, COST * attributes.boxes, items=attributes.rows)
     parameters: Parameters
     if attributes.sigma > 0:
-        parameters, workspace = SuppressParameters(**values, spread=spread), shared_workspace(size, size, 1)
+        parameters, workspace = SuppressParameters(**values, spread=spread), size
     else:
         place_bits = (attributes.boxes - 1).bit_length()
         top_digit = (SCORE_BITS + place_bits - 1) // DIGIT_BITS * DIGIT_BITS
