@@ -61,7 +61,7 @@ class LstmParameters(Parameters, template="portable/lstm"):
     projection: Product | None
     cell_clip: float | None
     projection_clip: float | None
-    dirty: bool
+    dirty: bool = True
 
 
 @PORTABLE.lowering("lstm")
@@ -89,7 +89,6 @@ def lstm_kernel(request: Request) -> Kernel:
             projection=projection,
             cell_clip=a.cell_clip or None,
             projection_clip=a.projection_clip or None,
-            dirty=True,
         ),
         arguments,
         tiles=batch,

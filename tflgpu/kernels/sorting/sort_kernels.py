@@ -91,7 +91,7 @@ class MergedRunsParameters(ItemParameters, template="sorting/merged_runs"):
     length: int
     pieces: int
     src: Storage
-    dirty: bool
+    dirty: bool = True
 
 
 @PORTABLE.lowering("merged_runs")
@@ -111,7 +111,6 @@ def merged_runs_kernel(request: Request) -> Kernel:
             length=length,
             pieces=pieces,
             src=source,
-            dirty=True,
         ),
         [request.activation("src", 0), request.activation("order", 1)],
         int(MERGING * (4 * length + log2(4 * output.slices))),
