@@ -28,6 +28,7 @@ def can_claim(executable: Executable) -> bool:
 def render_claiming(source: KernelSource, executable: Executable) -> tuple[str, Claiming]:
     """The launches of ``executable`` as one kernel: its program, and what the executor must know of it."""
     order = in_intervals(executable)
+    launches = [executable.launches[number] for number in order]
     claiming = Claiming(CLAIMING, tuple(order))
     kernel = (
         environment()
@@ -40,8 +41,8 @@ def render_claiming(source: KernelSource, executable: Executable) -> tuple[str, 
             header=CACHE_LINE,
             row=claiming.row,
             glances=GLANCES,
-            cases=calls({f.name: Variant(f) for f in source.functions}, executable, order, range(len(order)), 1),
-            **tables([executable.launches[number] for number in order]),
+            cases=calls({f.name: Variant(f) for f in source.functions}, executable, launches, range(len(order)), 1),
+            **tables(launches),
         )
     )
     # One copy of each, which takes Intel's compiler an eighth of the time that inlined ones take.
