@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
 
 from tflgpu.artifact.executable import Executable, Launch, Persistent, PersistentRun
-from tflgpu.codegen.environment import AWAIT_INPUTS, environment
+from tflgpu.codegen.environment import AWAIT_INPUTS, rendered
 from tflgpu.codegen.launch_calls import binding_names, calls, in_intervals, numbers_of
 from tflgpu.codegen.render import KernelSource
 from tflgpu.codegen.shared_functions import Variant, variants
@@ -33,7 +33,6 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
     if any(launch.local_size not in (1, local_size) for launch in launches):
         raise ValueError("kernels of one family share their local size, or are of one work-item")
     within_levels = {place for place, (one, other) in enumerate(pairwise(launches)) if one.interval == other.interval}
-    template = environment().get_template("executor/persistent.cl.j2")
     shared = variants(source.functions)
     runs = _runs(launches, shared)
     tables = {
@@ -50,7 +49,8 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
             parts_of.setdefault(shared[launches[place].function].function.name, set()).add(part)
         repeats = name in persistent.repeated
         table = tables.get(name)
-        kernel = template.render(
+        kernel = rendered(
+            "executor/persistent",
             function=name,
             ranges=executable.ranges,
             apart=executable.apart,
@@ -74,8 +74,8 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
     if len(kernels) > 1:
         kernels = [for_parts([part], kernel) for part, kernel in enumerate(kernels)]
         functions = {name: for_parts(sorted(parts_of[name]), text) for name, text in functions.items()}
-    barrier = environment().get_template("executor/grid_barrier.cl.j2").render(ptx=ptx)
-    grid = environment().get_template("ptx/grid_ptx.cl.j2" if ptx else "executor/grid.cl.j2").render()
+    barrier = rendered("executor/grid_barrier", ptx=ptx)
+    grid = rendered("ptx/grid_ptx" if ptx else "executor/grid")
     return "\n".join((AWAITING, source.prelude, grid, barrier, *functions.values(), *kernels)), persistent
 
 
