@@ -46,19 +46,8 @@ def anchored_boxes(request: Request) -> Kernel:
 class SuppressionParameters(Parameters):
     """What all templates of non-maximum suppression see."""
 
-    count: int
-    candidates: int
+    suppression: Suppress
     by_channel: bool
-    first: int
-    overlap: float
-    least: float
-    detects: bool
-    absent_place: float
-    absent_score: float
-    scores_at: int
-    count_at: int
-    candidates_at: int
-    length: int
     scores: Storage
     boxes: Storage
 
@@ -95,19 +84,8 @@ def suppress(request: Request) -> Kernel:
     """
     attributes, scores, boxes, target = request.attributes(Suppress), request.input(0), request.input(1), request.target
     values: dict[str, Any] = {
-        "count": attributes.count,
-        "candidates": attributes.boxes,
+        "suppression": attributes,
         "by_channel": scores.pixels == 1 and attributes.rows == 1,
-        "first": attributes.first,
-        "overlap": attributes.overlap,
-        "least": attributes.score,
-        "detects": attributes.detects,
-        "absent_place": attributes.absent[0],
-        "absent_score": attributes.absent[1],
-        "scores_at": attributes.scores_at,
-        "count_at": attributes.count_at,
-        "candidates_at": attributes.candidates_at,
-        "length": attributes.length,
         "scores": scores,
         "boxes": boxes,
     }
