@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, prod
-from typing import Any
 
 import numpy as np
 
@@ -107,14 +106,7 @@ class IntegerConvolutionParameters(IntegerWindowParameters, template="integers/i
 class IntegerPatchesParameters(IntegerWindowParameters, template="integers/integer_patches"):
     """Parameters of ``templates/integers/integer_patches.cl.j2``."""
 
-    taps: int
-    row_planes: tuple[int, ...]
-    column_planes: tuple[int, ...]
-    run_rows: int
-    run_columns: int
-    runs_across: int
-    patch_rows: int
-    patch_columns: int
+    patch: Patch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -363,7 +355,7 @@ def integer_products(request: Request) -> Kernel:
         loader: Callable[..., IntegerProductsParameters]
         loader = partial(IntegerConvolutionParameters, in_place=_reads_in_place(request, unit), slices=made.read.slices)
         if made.patch is not None:
-            loader = partial(IntegerPatchesParameters, **_patch_parameters(made.patch, request))
+            loader = partial(IntegerPatchesParameters, patch=made.patch)
         parameters = partial(
             loader,
             window=request.attributes(Convolution).window,
@@ -401,19 +393,6 @@ def integer_products(request: Request) -> Kernel:
         workspace=made.workspace,
         macs=macs,
     )
-
-
-def _patch_parameters(patch: Patch, request: Request) -> dict[str, Any]:
-    return {
-        "taps": len(patch.rows.taps) * len(patch.columns.taps),
-        "row_planes": patch.rows.first,
-        "column_planes": patch.columns.first,
-        "run_rows": patch.run_rows,
-        "run_columns": patch.run_columns,
-        "runs_across": tile_count(request.output.geometry.width, patch.run_columns),
-        "patch_rows": patch.rows.length,
-        "patch_columns": patch.columns.length,
-    }
 
 
 def _reads_in_place(request: Request, unit: IntegerUnit) -> bool:
