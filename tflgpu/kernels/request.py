@@ -21,7 +21,8 @@ from tflgpu.target import DEVICE_ELEMENTS, HALF_MAX, HOST_DTYPES, WIDE, ElementT
 FUSED: TileConfig = (1,)
 APART: TileConfig = (0,)
 
-A = TypeVar("A")
+
+AnyAttributes = TypeVar("AnyAttributes")
 
 
 def first_ranked(_: Request, ranked: Sequence[TileConfig]) -> TileConfig:
@@ -88,10 +89,10 @@ class Request:
         """
         return blake2b(repr((self.signature, chosen)).encode(), digest_size=8).hexdigest()
 
-    def attributes(self, kind: type[A]) -> A:
-        """The attributes of the node, which are of this type."""
+    def attributes(self, kind: type[AnyAttributes]) -> AnyAttributes:
+        """The node's attributes, which are of this class."""
         attributes = self.node.attributes
-        assert isinstance(attributes, kind), f"attributes of {self.node.kind} are no {kind.__name__}"
+        assert isinstance(attributes, kind)
         return attributes
 
     @property
