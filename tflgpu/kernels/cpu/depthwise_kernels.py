@@ -13,7 +13,7 @@ from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, local_vec4s, tile_count
 from tflgpu.ops.image.convolution import Convolution, Depthwise
-from tflgpu.ops.image.window import Window
+from tflgpu.ops.image.window import Window, span
 from tflgpu.target import ElementType
 
 # Of a window, whose weights of a slice are kept as 4 KiB of floats.
@@ -89,4 +89,4 @@ def wide_vec4s(window: Window, src: Storage, *, upright: bool = False) -> int:
     if src.grid is None or prod(window.kernel) <= prod(window.stride):
         return 0
     height, width = (1, src.height) if upright else (src.height, src.width)
-    return min((window.kernel[0] - 1) * window.dilation[0] + 1, height) * width
+    return min(span(window.kernel[0], window.dilation[0]), height) * width

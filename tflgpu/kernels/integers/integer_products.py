@@ -24,7 +24,7 @@ from tflgpu.kernels.integers.patches import Patch, best_patch
 from tflgpu.kernels.integers.units import UNITS, IntegerUnit
 from tflgpu.kernels.integers.whole_weights import MOST, WholeWeights, whole_weights
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
-from tflgpu.kernels.packing import BlockInputs, block_inputs, padded_bias, reordered
+from tflgpu.kernels.packing import BlockInputs, block_inputs, inputs_of_blocks, padded_bias, reordered
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import local_vec4s, tile_count
 from tflgpu.ops.image.convolution import Convolution
@@ -425,14 +425,12 @@ def _arguments(
     """
     grid, size = request.input(0).grid, blocks * columns
     integers, inputs = weights.integers, read.slices * LANES
-    (out, kh, kw, depth), attributes = integers.shape, request.node.attributes
+    attributes = request.node.attributes
+    if isinstance(attributes, Convolution) and attributes.groups > 1:
+        integers = inputs_of_blocks(integers, attributes.groups, columns, read, inputs)
+    out, kh, kw, depth = integers.shape
     padded = np.zeros((size, kh, kw, inputs), np.int16 if unit.weight_bytes == 2 else np.int8)
     padded[:out, ..., :depth] = integers
-    if isinstance(attributes, Convolution) and attributes.groups > 1:
-        per_group, padded[...] = out // attributes.groups, 0
-        for o in range(out):  # a block may be of several groups, and has zeros in the channels of the others
-            own = o // per_group * depth - read.first[o // columns] * LANES
-            padded[o, ..., own : own + depth] = integers[o]
     split = padded.reshape(blocks, columns, kh * kw, inputs // LANES, LANES // unit.inputs, unit.inputs)
     packed = reordered(split.transpose(0, 3, 2, 4, 1, 5) if by_slices else split.transpose(0, 2, 3, 4, 1, 5))
     zero, scale = (grid.zero - unit.offset, grid.scale) if grid else (1, 1.0)
