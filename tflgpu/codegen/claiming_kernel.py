@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import chain, groupby
 
 from tflgpu.artifact.executable import CACHE_LINE, Claiming, Executable, Launch
-from tflgpu.codegen.environment import environment
+from tflgpu.codegen.environment import rendered
 from tflgpu.codegen.launch_calls import binding_names, calls, in_intervals
 from tflgpu.codegen.render import KernelSource
 from tflgpu.codegen.shared_functions import Variant
@@ -28,21 +28,19 @@ def can_claim(executable: Executable) -> bool:
 def render_claiming(source: KernelSource, executable: Executable) -> tuple[str, Claiming]:
     """The launches of ``executable`` as one kernel: its program, and what the executor must know of it."""
     order = in_intervals(executable)
+    launches = [executable.launches[number] for number in order]
     claiming = Claiming(CLAIMING, tuple(order))
-    kernel = (
-        environment()
-        .get_template("executor/claiming.cl.j2")
-        .render(
-            function=CLAIMING,
-            buffers=len(executable.buffers),
-            bindings=binding_names(executable),
-            workspace=max(f.workspace for f in source.functions),
-            header=CACHE_LINE,
-            row=claiming.row,
-            glances=GLANCES,
-            cases=calls({f.name: Variant(f) for f in source.functions}, executable, order, range(len(order)), 1),
-            **tables([executable.launches[number] for number in order]),
-        )
+    kernel = rendered(
+        "executor/claiming",
+        function=CLAIMING,
+        buffers=len(executable.buffers),
+        bindings=binding_names(executable),
+        workspace=max(f.workspace for f in source.functions),
+        header=CACHE_LINE,
+        row=claiming.row,
+        glances=GLANCES,
+        cases=calls({f.name: Variant(f) for f in source.functions}, executable, launches, range(len(order)), 1),
+        **tables(launches),
     )
     # One copy of each, which takes Intel's compiler an eighth of the time that inlined ones take.
     tiles = (f"__attribute__((noinline)) {f.tile()}" for f in source.functions)

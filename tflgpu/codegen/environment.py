@@ -120,6 +120,11 @@ def environment() -> jinja2.Environment:
     return made
 
 
+def rendered(name: str, /, **context: Any) -> str:
+    """The text of a template. name: its path below ``templates/``, without the suffix. context: what it sees."""
+    return environment().get_template(f"{name}.cl.j2").render(context)
+
+
 def literals(parameters: Parameters) -> dict[str, Any]:
     """The fields of template parameters with their floats, also those in tuples, as C literals."""
 

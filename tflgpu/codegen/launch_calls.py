@@ -73,18 +73,17 @@ def binding_names(executable: Executable) -> list[str]:
 def calls(
     functions: Mapping[str, Variant],
     executable: Executable,
-    order: Sequence[int],
+    launches: Sequence[Launch],
     places: Sequence[int],
     local_size: int,
     last_argument: str = "",
     table: Table | None = None,
 ) -> list[Case]:
-    """Groups of equal launches, which stand at these places of the order, in a kernel of ``local_size`` work-items.
+    """Groups of equal ones of the launches at these places, in a kernel of ``local_size`` work-items.
 
     Only the first work-item makes calls of kernels that are of one. functions: by the names that launches have for
     them. last_argument: of every call, a C expression. table: of :func:`numbers_of`, where there are numbers.
     """
-    launches = [executable.launches[number] for number in order]
     bindings = {executable.bindings[number].place: f"binding{number}" for number in executable.movable}
     last = ("tile", "workspace", *filter(None, [last_argument]))
     groups: dict[tuple[str, int | None], list[int]] = {}

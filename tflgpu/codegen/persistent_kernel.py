@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
 
-from tflgpu.artifact.executable import Executable, Persistent, PersistentRun
-from tflgpu.codegen.environment import AWAIT_INPUTS, environment
-from tflgpu.codegen.launch_calls import Table, binding_names, calls, in_intervals, numbers_of
+from tflgpu.artifact.executable import Executable, Launch, Persistent, PersistentRun
+from tflgpu.codegen.environment import AWAIT_INPUTS, rendered
+from tflgpu.codegen.launch_calls import binding_names, calls, in_intervals, numbers_of
 from tflgpu.codegen.render import KernelSource
 from tflgpu.codegen.shared_functions import Variant, variants
 from tflgpu.plan.program_parts import find_runs
@@ -27,32 +27,30 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
 
     ptx: whether the device's compiler accepts NVIDIA's inline assembly.
     """
-    launches = executable.launches
+    order = in_intervals(executable)
+    launches = [executable.launches[number] for number in order]
     local_size = max((launch.local_size for launch in launches), default=1)
     if any(launch.local_size not in (1, local_size) for launch in launches):
         raise ValueError("kernels of one family share their local size, or are of one work-item")
-    order = in_intervals(executable)
-    within_levels = [
-        place
-        for place, (number, following) in enumerate(pairwise(order))
-        if launches[number].interval == launches[following].interval
-    ]
-    template = environment().get_template("executor/persistent.cl.j2")
+    within_levels = {place for place, (one, other) in enumerate(pairwise(launches)) if one.interval == other.interval}
     shared = variants(source.functions)
-    runs = _runs(executable, order, shared)
-    tables = _tables(executable, order, shared, runs)
-    if sum(table.bytes for table in tables.values()) > MOST_NUMBERS:
+    runs = _runs(launches, shared)
+    tables = {
+        name: numbers_of(shared, launches, places, f"numbers_{part}")
+        for part, (name, places) in enumerate(_places(runs).items())
+    }
+    if sum(table.bytes for table in tables.values() if table) > MOST_NUMBERS:
         shared = {function.name: Variant(function) for function in source.functions}
-        runs, tables = _runs(executable, order, shared), {}
+        runs, tables = _runs(launches, shared), {}
     persistent = Persistent(runs, local_size, tuple(order), clock=ptx)
     kernels, parts_of = list[str](), dict[str, set[int]]()
-    for part, name in enumerate(persistent.functions):
-        places = [place for run in persistent.runs if run.function == name for place in range(run.begin, run.end)]
+    for part, (name, places) in enumerate(_places(runs).items()):
         for place in places:
-            parts_of.setdefault(shared[launches[order[place]].function].function.name, set()).add(part)
+            parts_of.setdefault(shared[launches[place].function].function.name, set()).add(part)
         repeats = name in persistent.repeated
         table = tables.get(name)
-        kernel = template.render(
+        kernel = rendered(
+            "executor/persistent",
             function=name,
             ranges=executable.ranges,
             apart=executable.apart,
@@ -62,8 +60,10 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
             workspace=max((f.workspace for f in source.functions), default=0),
             places=("begin", "end") if repeats else (min(places, default=0), len(places) + min(places, default=0)),
             repeats=repeats,
-            cases=calls(shared, executable, order, places, local_size, "meeting, waits && tile == first_tile", table),
-            within_levels=sorted(set(within_levels).intersection(places)),
+            cases=calls(
+                shared, executable, launches, places, local_size, "meeting, waits && tile == first_tile", table
+            ),
+            within_levels=sorted(within_levels.intersection(places)),
         )
         kernels.append((table.text if table else "") + kernel)
     compiled = {variant.function.name: variant for variant in shared.values()}
@@ -74,8 +74,8 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
     if len(kernels) > 1:
         kernels = [for_parts([part], kernel) for part, kernel in enumerate(kernels)]
         functions = {name: for_parts(sorted(parts_of[name]), text) for name, text in functions.items()}
-    barrier = environment().get_template("executor/grid_barrier.cl.j2").render(ptx=ptx)
-    grid = environment().get_template("ptx/grid_ptx.cl.j2" if ptx else "executor/grid.cl.j2").render()
+    barrier = rendered("executor/grid_barrier", ptx=ptx)
+    grid = rendered("ptx/grid_ptx" if ptx else "executor/grid")
     return "\n".join((AWAITING, source.prelude, grid, barrier, *functions.values(), *kernels)), persistent
 
 
@@ -84,23 +84,16 @@ def for_parts(parts: Sequence[int], text: str) -> str:
     return "\n".join((f"#if !defined PART{''.join(f' || PART == {part}' for part in parts)}", text, "#endif"))
 
 
-def _tables(
-    executable: Executable, order: Sequence[int], shared: Mapping[str, Variant], runs: Sequence[PersistentRun]
-) -> dict[str, Table]:
-    """The numbers that shared functions take, by the name of the kernel."""
+def _places(runs: Sequence[PersistentRun]) -> dict[str, list[int]]:
+    """The places of the launches that kernels run, by the kernels' names."""
     places: dict[str, list[int]] = {}
     for run in runs:
         places.setdefault(run.function, []).extend(range(run.begin, run.end))
-    launches = [executable.launches[number] for number in order]
-    tables = {
-        name: numbers_of(shared, launches, own, f"numbers_{part}") for part, (name, own) in enumerate(places.items())
-    }
-    return {name: table for name, table in tables.items() if table}
+    return places
 
 
-def _runs(executable: Executable, order: Sequence[int], shared: Mapping[str, Variant]) -> tuple[PersistentRun, ...]:
+def _runs(launches: Sequence[Launch], shared: Mapping[str, Variant]) -> tuple[PersistentRun, ...]:
     """The launches of kernels."""
-    launches = [executable.launches[number] for number in order]
     by_interval = groupby(launches, key=lambda launch: launch.interval)
     runs = find_runs([[shared[launch.function].function.name for launch in own] for _, own in by_interval])
     names = {run.kernel: f"{PERSISTENT}_{run.kernel}" if run.kernel else PERSISTENT for run in runs}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tflgpu.codegen.environment import environment
+from tflgpu.codegen.environment import rendered
 from tflgpu.codegen.functions import Function
 from tflgpu.codegen.render import prelude, render
 from tflgpu.graph.ir import Graph, Node, Tensor
@@ -44,9 +44,9 @@ def probe_program(limits: Limits, compute_units: int, *, ptx: bool, matrix_units
     local = limits.local_bytes >= LOCAL_VEC4S * VEC4_BYTES
     numbers = {"local_size": group, "chains": CHAINS, "loads": LOADS, "local_vec4s": LOCAL_VEC4S}
     context = numbers | {"widths": WIDTHS, "local": local, "ptx": ptx}
-    texts = [_render(name, context | {"element": "float"}) for name in names]
+    texts = [rendered(name, **context, element="float") for name in names]
     if limits.half_arithmetic:
-        texts.append(_render("probes/arithmetic", context | {"element": "half"}))
+        texts.append(rendered("probes/arithmetic", **context, element="half"))
     target = Target(family="gpu", compute_units=compute_units, storage="float", ptx=ptx, limits=limits)
     convolutions, text = _convolutions(target)
     return ProbeProgram(
@@ -65,7 +65,7 @@ def probe_program(limits: Limits, compute_units: int, *, ptx: bool, matrix_units
 
 def trial_program(trial: Trial) -> str:
     """The program by which :mod:`tflgpu.measure.integer_check` tries a device."""
-    return "\n".join(_render(name, dict(trial.context)) for name in trial.templates)
+    return "\n".join(rendered(name, **trial.context) for name in trial.templates)
 
 
 def _convolutions(target: Target) -> tuple[list[ProbeConvolution], str]:
@@ -91,7 +91,3 @@ def _convolutions(target: Target) -> tuple[list[ProbeConvolution], str]:
         products = kernel.macs // (LANES * LANES)
         found.append(ProbeConvolution(*config, name, kernel.tiles, kernel.local_size, products))
     return found, "\n".join((prelude(target), *(function.source for function in functions)))
-
-
-def _render(name: str, context: dict[str, object]) -> str:
-    return environment().get_template(f"{name}.cl.j2").render(context)

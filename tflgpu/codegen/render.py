@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu.codegen.environment import environment, literal, literals
+from tflgpu.codegen.environment import literal, literals, rendered
 from tflgpu.codegen.functions import Function, Pointer, read_body
 from tflgpu.codegen.shared_functions import share
 from tflgpu.errors import internal_faults
 from tflgpu.kernels.architecture import prelude_templates
-from tflgpu.kernels.kernel import Argument, Grid, Kernel
+from tflgpu.kernels.kernel import Argument, Grid, Kernel, Storage
 from tflgpu.plan import Plan, PlannedKernel
 from tflgpu.target import HALF_MAX, WIDE, Target, VectorType, vector_type
 
@@ -79,7 +79,7 @@ def prelude(target: Target) -> str:
     arithmetic = ("access/half_arithmetic",) if target.arithmetic == "half" else ()
     own = ("access/storage", *arithmetic)
     templates = (*((name, {}) for name in own), *prelude_templates(target))
-    return "\n".join(environment().get_template(f"{name}.cl.j2").render(facts) for name, facts in templates)
+    return "\n".join(rendered(name, **facts) for name, facts in templates)
 
 
 @cache
@@ -87,7 +87,7 @@ def _wide_prelude(types: frozenset[VectorType]) -> str:
     """Access to elements of these types, which few programs need and not every device has."""
     if not types:
         return ""
-    return "\n" + environment().get_template("access/wide_storage.cl.j2").render(types=sorted(types))
+    return "\n" + rendered("access/wide_storage", types=sorted(types))
 
 
 @cache
@@ -95,8 +95,7 @@ def _grid_prelude(grids: frozenset[Grid]) -> str:
     """Access to elements on these grids."""
     if not grids:
         return ""
-    template = environment().get_template("access/grid_storage.cl.j2")
-    return "\n" + template.render(grids=sorted(grids, key=lambda grid: grid.form))
+    return "\n" + rendered("access/grid_storage", grids=sorted(grids, key=lambda grid: grid.form))
 
 
 def _is_shareable(kernel: Kernel, target: Target) -> bool:
@@ -133,28 +132,25 @@ def _render_body(planned: PlannedKernel, target: Target) -> str:
     """What computes one tile."""
     kernel, storage = planned.kernel, planned.destination.storage
     share = storage.share(kernel.shares)
-    body = (
-        environment()
-        .get_template(f"{kernel.template}.cl.j2")
-        .render(
-            **literals(kernel.parameters),
-            local_size=kernel.local_size,
-            value_type=kernel.value_type,
-            shuffles=target.ptx,
-            dst=_Destination(share, planned.destination.dirty, _is_bounded(planned)),
-            epilogue=[
-                {
-                    "index": op.index,
-                    "function": op.function,
-                    "operands": op.operands,
-                    "parameters": list(map(literal, op.parameters)),
-                    "type": op.type,
-                    "source": op.source,
-                    "wide": bool(WIDE & {op.type, op.source}),
-                }
-                for op in planned.epilogue
-            ],
-        )
+    body = rendered(
+        kernel.template,
+        **literals(kernel.parameters),
+        local_size=kernel.local_size,
+        value_type=kernel.value_type,
+        shuffles=target.ptx,
+        dst=_Destination(share, planned.destination.dirty, _is_bounded(planned)),
+        epilogue=[
+            {
+                "index": op.index,
+                "function": op.function,
+                "operands": op.operands,
+                "parameters": list(map(literal, op.parameters)),
+                "type": op.type,
+                "source": op.source,
+                "wide": bool(WIDE & {op.type, op.source}),
+            }
+            for op in planned.epilogue
+        ],
     )
     if kernel.shares > 1:
         tiles = kernel.tiles // kernel.shares
@@ -189,6 +185,7 @@ def _is_bounded(planned: PlannedKernel) -> bool:
     return max(abs(low - zero), abs(high - zero)) * scale <= HALF_MAX
 
 
+@dataclass(frozen=True)
 class _Destination:
     """The output's storage.
 
@@ -196,13 +193,12 @@ class _Destination:
     half's range.
     """
 
-    def __init__(self, storage: Any, dirty: bool, bounded: bool) -> None:
-        self._storage = storage
-        self.dirty = dirty
-        self.bounded = bounded
+    storage: Storage
+    dirty: bool
+    bounded: bool
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._storage, name)
+        return getattr(self.storage, name)
 
 
 def _pointer(argument: Argument) -> Pointer:

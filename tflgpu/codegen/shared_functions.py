@@ -28,10 +28,7 @@ def share(functions: Mapping[str, tuple[tuple[Pointer, ...], Body]]) -> tuple[st
     for (pointers, _, _), names in alike.items():
         if len(names) == 1:
             continue
-        first = functions[names[0]][1]
-        columns = list(zip(*(functions[name][1].numbers for name in names), strict=True))
-        sizes = {column: f"size{i}" for i, column in enumerate(dict.fromkeys(c for c in columns if len(set(c)) > 1))}
-        text = first.with_numbers([sizes.get(column, column[0]) for column in columns])
+        text, sizes = _joined([functions[name][1] for name in names])
         parameters = declarations(pointers)
         shared = f"shared_{hashlib.blake2b(repr((parameters, text)).encode(), digest_size=6).hexdigest()}"
         declared = ", ".join((*parameters, *(f"{_type(column[0])} {size}" for column, size in sizes.items())))
@@ -39,6 +36,13 @@ def share(functions: Mapping[str, tuple[tuple[Pointer, ...], Body]]) -> tuple[st
         for i, name in enumerate(names):
             calls[name] = _call(shared, pointers, [column[i] for column in sizes])
     return "".join(texts), calls
+
+
+def _joined(bodies: Sequence[Body]) -> tuple[str, dict[Column, str]]:
+    """The text of bodies that differ in numbers only, with names for these, and the names by their numbers."""
+    columns = list(zip(*(body.numbers for body in bodies), strict=True))
+    names = {column: f"size{i}" for i, column in enumerate(dict.fromkeys(c for c in columns if len(set(c)) > 1))}
+    return bodies[0].with_numbers([names.get(column, column[0]) for column in columns]), names
 
 
 @dataclass(frozen=True)
@@ -74,9 +78,7 @@ def variants(functions: Sequence[Function]) -> dict[str, Variant]:
         alike.setdefault(key, []).append(function)
     found: dict[str, Variant] = {}
     for same in alike.values():
-        columns = list(zip(*(function.body.numbers for function in same), strict=True))
-        names = {column: f"size{i}" for i, column in enumerate(dict.fromkeys(c for c in columns if len(set(c)) > 1))}
-        text = same[0].body.with_numbers([names.get(column, column[0]) for column in columns])
+        text, names = _joined([function.body for function in same])
         shared = replace(same[0], body=Body((text,), (), same[0].body.awaits)) if names else same[0]
         for i, function in enumerate(same):
             found[function.name] = Variant(shared, tuple(names.values()), tuple(column[i] for column in names))

@@ -44,7 +44,7 @@ def coordinates(shape: Shape) -> tuple[Coordinate, ...]:
 
 @dataclass(frozen=True)
 class BatchTerm:
-    """``b / divisor % extent * stride`` vec4s."""
+    """``index / divisor % extent * stride`` vec4s, by the index of an image or of a head of attention."""
 
     divisor: int
     extent: int

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tflgpu.graph.ir import Graph, Node, TensorId
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.request import Chooser, Request, first_ranked
+from tflgpu.kernels.request import Request, first_ranked
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.target import Target
 
@@ -22,37 +22,28 @@ def fuse_nodes(fuse: Fuse, planning: Planning) -> Planning:
     The chooser decides on the fusions that the cost model proposes; one that measures is also asked about those that
     seem to be slower.
     """
-    graph, storage, target, chooser = planning.graph, planning.storage, planning.fusing_target, planning.chooser
-    proposed = fuse(graph, storage, target)
-    if chooser is first_ranked:
+    target = planning.fusing_target
+    proposed = fuse(planning.graph, planning.storage, target)
+    if planning.chooser is first_ranked:
         return replace(planning, graph=proposed)
-    against = dict(planning.decisions)
-    graph = _chosen(graph, proposed, storage, target, chooser, against, seems_faster=True)
+    planning = _chosen(planning, proposed, seems_faster=True)
     costs = replace(target.cost_model, launch_latency=ENDLESS, interval_latency=ENDLESS)
-    possible = fuse(graph, storage, replace(target, cost_model=costs))
-    graph = _chosen(graph, possible, storage, target, chooser, against, seems_faster=False)
-    return replace(planning, graph=graph, decisions=against)
+    possible = fuse(planning.graph, planning.storage, replace(target, cost_model=costs))
+    return _chosen(planning, possible, seems_faster=False)
 
 
-def _chosen(
-    apart: Graph,
-    fused: Graph,
-    storage: Mapping[TensorId, Storage],
-    target: Target,
-    chooser: Chooser,
-    against: dict[tuple[int, ...], bool],
-    *,
-    seems_faster: bool,
-) -> Graph:
-    """``fused``, with the nodes of ``apart`` where the chooser prefers them. Adds to ``against``."""
+def _chosen(planning: Planning, fused: Graph, *, seems_faster: bool) -> Planning:
+    """With ``fused``, but for the nodes that the chooser prefers as they are."""
+    apart, target, against = planning.graph, planning.fusing_target, dict(planning.decisions)
     groups, nodes = fused_groups(apart, fused), list[Node]()
     for node in fused.nodes:
         parts = groups.get(node.output, ())
-        is_one = not parts or Request(node, fused, storage, target, chooser, parts).chooses_fusion(seems_faster)
+        request = Request(node, fused, planning.storage, target, planning.chooser, parts)
+        is_one = not parts or request.chooses_fusion(seems_faster)
         nodes += (node,) if is_one else parts
         if parts and is_one != seems_faster:
             against.setdefault(node.sources, is_one)
-    return fused.with_nodes(nodes, apart.tensors.values())
+    return replace(planning, graph=fused.with_nodes(nodes, apart.tensors.values()), decisions=against)
 
 
 def fused_groups(apart: Graph, fused: Graph) -> dict[TensorId, tuple[Node, ...]]:

@@ -12,9 +12,9 @@ from tflgpu.kernels.packing import (
     BlockInputs,
     Groups,
     block_inputs,
+    inputs_of_blocks,
     mixed_groups,
     pack_dense,
-    pack_grouped,
     padded_bias,
 )
 from tflgpu.kernels.request import Request
@@ -49,21 +49,14 @@ def packed_weights(request: Request, block: int) -> PackedWeights:
     out = request.output.geometry.channels
     read = block_inputs(out, attributes.groups, block, src.geometry)
     mixed = mixed_groups(out, attributes.groups, block, read, src.geometry) if attributes.groups > 1 else None
-    if weights is None:
-        return PackedWeights(runtime_weights(request), read, mixed)
+    if weights is None:  # the pass pack_weights had them packed
+        if request.shape(1).shape[1:] != (RUNTIME_BLOCK,):
+            raise ValueError(f"the weights of {request.node.kind} are not packed")
+        return PackedWeights(request.activation("weights", 1), read, mixed)
     inputs = read.slices * (src.geometry.channels if src.linear else LANES)
-    if attributes.groups == 1:
-        packed = pack_dense(weights, block, inputs)
-    else:
-        packed = pack_grouped(weights, attributes.groups, block, read, inputs)
-    return PackedWeights(request.weights("weights", packed), read, mixed)
-
-
-def runtime_weights(request: Request) -> Argument:
-    """Weights that the pass :mod:`tflgpu.passes.pack_weights` had packed."""
-    if request.shape(1).shape[1:] != (RUNTIME_BLOCK,):
-        raise ValueError(f"the weights of {request.node.kind} are not packed")
-    return request.activation("weights", 1)
+    if attributes.groups > 1:
+        weights = inputs_of_blocks(weights, attributes.groups, block, read, inputs)
+    return PackedWeights(request.weights("weights", pack_dense(weights, block, inputs)), read, mixed)
 
 
 def is_vector_product(request: Request) -> bool:

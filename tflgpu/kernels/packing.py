@@ -114,13 +114,13 @@ def pack_dense(weights: Array, block: int, inputs: int, dtype: type[np.generic] 
     return reordered(packed.reshape(blocks, block, kh, kw, inputs).transpose(0, 2, 3, 4, 1))
 
 
-def pack_grouped(weights: Array, groups: int, block: int, read: BlockInputs, inputs: int) -> Array:
-    """[out, kh, kw, in / groups] -> packed; of the ``inputs`` channels of a block, those of other groups are zero."""
+def inputs_of_blocks(weights: Array, groups: int, block: int, read: BlockInputs, inputs: int) -> Array:
+    """[out, kh, kw, in / groups] -> [out, kh, kw, ``inputs`` of a block], of which those of other groups are zero."""
     out, kh, kw, depth = weights.shape
-    aligned = np.zeros((out, kh, kw, inputs), np.float32)
+    aligned = np.zeros((out, kh, kw, inputs), weights.dtype)
     for o, shift in enumerate(_shifts(read, out, groups, depth, block)):
         aligned[o, :, :, -shift : depth - shift] = weights[o]
-    return pack_dense(aligned, block, inputs)
+    return aligned
 
 
 def packing_nodes(emit: Emitter, weights: Tensor, groups: int, source: Geometry) -> Tensor:

@@ -101,9 +101,4 @@ def reduces_in_subgroups(target: Target, sharers: int) -> bool:
 
 def split_workspace(target: Target, split_k: int, vec4s: int) -> int:
     """float4 elements of local memory for the partial sums of all work-items, ``vec4s`` each; none without a split."""
-    return shared_workspace(target.local_size, split_k, vec4s)
-
-
-def shared_workspace(local_size: int, sharers: int, vec4s: int) -> int:
-    """:func:`split_workspace` for groups of ``local_size`` work-items, of which ``sharers`` share a result."""
-    return local_size * vec4s if sharers > 1 else 0
+    return target.local_size * vec4s if split_k > 1 else 0

@@ -1,16 +1,29 @@
 """What the work of a GPU costs: the numbers by which planning ranks tile configurations and decides on fusions.
 
 Kernels count their work (k-steps, loads, bytes, products), and these numbers turn counts into cycles;
-:mod:`tflgpu.kernels.demand` says what a kernel takes of all. Only ratios matter, so cycles are those of the device that
-was measured.
+:mod:`tflgpu.kernels.demand` says what a kernel takes of all. They are data: ``measured_costs.json`` has those of a GPU,
+of its tensor cores and of a CPU's core, and says for each where and when it was measured, and by which layers. Only
+ratios matter, so cycles are those of the device that was measured.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
-from tflgpu.target.cost_table import measured_costs
+TABLE = Path(__file__).with_name("measured_costs.json")
+
+
+def measured_costs(name: str) -> dict[str, Any]:
+    """The numbers of a row of the table, with tuples in place of its lists.
+
+    Raises:
+        StopIteration: The table has no such row.
+    """
+    row = next(row for row in json.loads(TABLE.read_text(encoding="utf-8")) if row["name"] == name)
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in row["costs"].items()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,19 +12,6 @@ ElementType = Literal["float", "half", "int", "short", "ushort", "char", "uchar"
 
 VectorType = Literal["float", "int", "long", "uint", "double"]  # in registers
 
-ITEM_BYTES: dict[ElementType, int] = {
-    "float": 4,
-    "half": 2,
-    "int": 4,
-    "short": 2,
-    "ushort": 2,
-    "char": 1,
-    "uchar": 1,
-    "long": 8,
-    "uint": 4,
-    "double": 8,
-}
-
 HALF_MAX = 65504.0  # the greatest finite half
 
 # The numpy types of the same elements.
@@ -41,18 +28,12 @@ HOST_DTYPES: dict[ElementType, str] = {
     "double": "float64",
 }
 
+ITEM_BYTES: dict[ElementType, int] = {element: np.dtype(dtype).itemsize for element, dtype in HOST_DTYPES.items()}
+
 # The elements of tensors whose type does not depend on the precision of the plan.
 DEVICE_ELEMENTS: dict[str, ElementType] = {
-    "int64": "long",
-    "int32": "int",
-    "uint32": "uint",
-    "int16": "short",
-    "uint16": "ushort",
-    "int8": "char",
-    "uint8": "uchar",
     "bool": "uchar",
-    "float16": "half",
-    "float64": "double",
+    **{dtype: element for element, dtype in HOST_DTYPES.items() if element != "float"},
 }
 
 # Vectors of these have functions of their own (templates/access/wide_ops.cl.j2).

@@ -47,25 +47,28 @@ class AttentionBlock:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionBlocksParameters(AttentionParameters, template="cpu/attention_blocks"):
-    """Parameters of ``templates/cpu/attention_blocks.cl.j2``."""
+class ChunkParameters(AttentionParameters):
+    """Parameters of the templates of both kernels, whose tiles are chunks of the rows of a head."""
 
     rows: int
-    slices_out: int
-    rows_per_tile: int
     chunks: int
     block_keys: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionFewRowsParameters(AttentionParameters, template="cpu/attention_few_rows"):
+class AttentionBlocksParameters(ChunkParameters, template="cpu/attention_blocks"):
+    """Parameters of ``templates/cpu/attention_blocks.cl.j2``."""
+
+    slices_out: int
+    rows_per_tile: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionFewRowsParameters(ChunkParameters, template="cpu/attention_few_rows"):
     """Parameters of ``templates/cpu/attention_few_rows.cl.j2``."""
 
-    rows: int
-    chunks: int
     quads: int
     slices: int
-    block_keys: int
 
 
 def _has_few_rows(request: Request) -> bool:
@@ -76,58 +79,55 @@ def _has_few_rows(request: Request) -> bool:
 @CPU.lowering("attention", when=_has_few_rows)
 def attention_of_few_rows(request: Request) -> Kernel:
     """Attention whose work-item reads all keys and values of a head, where they lie, for all rows or some."""
-    attention, target = request.node.attributes, request.target
-    assert isinstance(attention, Attention)
+    attention, target = request.attributes(Attention), request.target
 
     def cycles(rows: int) -> int:  # to load a key takes about the time of a product
         return tile_count(attention.heads * tile_count(attention.rows, rows), target.compute_units) * (1 + rows)
 
     rows = min(range(attention.rows, 0, -1), key=cycles)
-    chunks = tile_count(attention.rows, rows)
     most = max(1, min(MOST_QUADS, (vectors_in_registers(target) - 1) // rows))
     quads, slices = power_of_two(most), attention.value_depth // LANES
-    operands = operands_of(request, attention)
-    return Kernel(
+    return _kernel(
         AttentionFewRowsParameters(
             attention=attention,
             rows=rows,
-            chunks=chunks,
+            chunks=tile_count(attention.rows, rows),
             quads=quads,
             slices=max(n for n in range(1, most + 1) if slices % n == 0),
             block_keys=BLOCK_KEYS,
-            **operands,
-        ),
-        tuple(operands.values()),
-        tiles=attention.heads * chunks,
-        local_size=1,
-        macs=attention.macs,
-        fills_vectors=True,
+            **operands_of(request, attention),
+        )
     )
 
 
 @CPU.lowering("attention")
 def attention_in_blocks(request: Request) -> Kernel:
     """Attention whose work-item computes some blocks of rows of a head."""
-    attention, target = request.node.attributes, request.target
-    assert isinstance(attention, Attention)
+    attention, target = request.attributes(Attention), request.target
     block = _block(attention, target)
     rows_per_tile = block.rows * _row_blocks(attention, block, target)
-    chunks = tile_count(attention.rows, rows_per_tile)
     most_keys = max(1, KEY_FLOATS // (_elements(attention, block) * block.columns)) * block.columns
     keys = tile_count(attention.keys, tile_count(attention.keys, most_keys))
-    operands = operands_of(request, attention)
-    return Kernel(
+    return _kernel(
         AttentionBlocksParameters(
             attention=attention,
             rows=block.rows,
             slices_out=block.columns // LANES,
             rows_per_tile=rows_per_tile,
-            chunks=chunks,
+            chunks=tile_count(attention.rows, rows_per_tile),
             block_keys=tile_count(keys, block.columns) * block.columns,
-            **operands,
-        ),
-        tuple(operands.values()),
-        tiles=attention.heads * chunks,
+            **operands_of(request, attention),
+        )
+    )
+
+
+def _kernel(parameters: ChunkParameters) -> Kernel:
+    attention = parameters.attention
+    operands = (parameters.queries, parameters.keys, parameters.values, parameters.mask)
+    return Kernel(
+        parameters,
+        tuple(filter(None, operands)),
+        tiles=attention.heads * parameters.chunks,
         local_size=1,
         macs=attention.macs,
         fills_vectors=True,

@@ -207,8 +207,7 @@ class BandConvolutionDepthwiseParameters(BandParameters, template="cpu/band_conv
 @CPU.lowering("convolution_depthwise")
 def convolution_depthwise(request: Request) -> Kernel:
     """A convolution and the depthwise one that reads it, in bands of rows."""
-    attributes, src, dst = request.node.attributes, request.input(0), request.output.geometry
-    assert isinstance(attributes, ConvolutionDepthwise)
+    attributes, src, dst = request.attributes(ConvolutionDepthwise), request.input(0), request.output.geometry
     best = request.choose_candidate(band_candidates(attributes, src, dst, request.target))
     band, window = best.tile, attributes.depthwise
     wide = wide_rows(band, attributes, src)

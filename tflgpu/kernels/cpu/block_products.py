@@ -85,11 +85,6 @@ def step_cycles(rows: int, vectors: int, target: Target) -> float:
     return max(rows * vectors * instructions / 2, loads / 2, weights, PRODUCT_LATENCY) + loads / 8
 
 
-def most_unpacked(target: Target) -> int:
-    """Vectors of weights that one row is multiplied by at once, if they are unpacked: their sums stay in registers."""
-    return max(1, vectors_in_registers(target) - 1)
-
-
 def weights_cycles(bits: int, rows: int, row_blocks: int, target: Target, *, far: bool) -> float:
     """Cycles in which a core multiplies a vector of weights, each of ``bits`` bits, by ``rows`` rows in some blocks.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import inf, prod
 
@@ -94,7 +94,7 @@ class VectorConvolutionParameters(ConvolutionParameters, template="cpu/convoluti
     """Parameters of ``templates/cpu/convolution.cl.j2``."""
 
     turns: int
-    lines_ahead: int = 0
+    lines_ahead: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ def pointwise_convolution(request: Request) -> Kernel:
     plane, vectors = request.output.geometry.plane, _vectors_of_whole_blocks(request)
     wanted = PIXELS_OF_SLICES[vectors]
     (pixels,) = request.choose([(n,) for n in dict.fromkeys(pixels_per_block(plane, n) for n in wanted)])
-    return _kernel_of_vectors(request, PixelRows(1, plane), pixels, vectors)
+    return _kernel(request, PixelRows(1, plane), pixels, vectors * VECTOR // LANES, by_vectors=True)
 
 
 @dataclass(frozen=True)
@@ -150,8 +150,7 @@ def _is_packed(request: Request) -> bool:
 
 
 def _cost_by_quads(request: Request) -> float:
-    attributes, g, blocks = request.node.attributes, request.output.geometry, _quad_blocks(request)
-    assert isinstance(attributes, Convolution)
+    attributes, g, blocks = request.attributes(Convolution), request.output.geometry, _quad_blocks(request)
     row = min(quads_by_cost(blocks.rows.width, blocks.most).values())
     products = prod(attributes.window.kernel) * _multiplied(request, blocks.slices) * LANES**2
     return quads_cost(g.batch * blocks.rows.height * row, products, has_halves(request), request.target)
@@ -166,7 +165,7 @@ def convolution_of_slices(request: Request) -> Kernel:
     """Blocks of quads, which are four neighbouring pixels of a slice, by output slices."""
     blocks = _quad_blocks(request)
     quads = choose_quads(request, blocks.rows.width, blocks.most)
-    return _kernel(request, QuadConvolutionParameters, blocks.rows, quads * LANES, blocks.slices)
+    return _kernel(request, blocks.rows, quads * LANES, blocks.slices, by_vectors=False)
 
 
 def _multiplied(request: Request, slices: int) -> int:
@@ -180,30 +179,17 @@ def _multiplied(request: Request, slices: int) -> int:
 @CPU.lowering("convolution", reads_grids=True)
 def convolution(request: Request) -> Kernel:
     """Of an image of few channels in the host's order: blocks of pixels by vectors of output channels."""
-    attributes, g = request.node.attributes, request.output.geometry
-    assert isinstance(attributes, Convolution)
+    attributes, g = request.attributes(Convolution), request.output.geometry
     narrow = request.target.limits.vector_width < VECTOR
     single = narrow or attributes.groups > 1 or g.channels % (2 * VECTOR) or not request.is_constant(1)
     vectors = 1 if single else 2
     wanted = PIXELS_OF_NARROW_VECTORS if narrow else PIXELS[vectors]
     (pixels,) = request.choose([(n,) for n in dict.fromkeys(pixels_per_block(g.width, n) for n in wanted)])
-    return _kernel_of_vectors(request, PixelRows(g.height, g.width), pixels, vectors)
+    return _kernel(request, PixelRows(g.height, g.width), pixels, vectors * VECTOR // LANES, by_vectors=True)
 
 
-def _kernel_of_vectors(request: Request, rows: PixelRows, pixels: int, vectors: int) -> Kernel:
-    """The kernel of blocks of ``pixels`` by ``vectors`` of output channels."""
-    made = partial(VectorConvolutionParameters, turns=request.target.unrolled)
-    kernel = _kernel(request, made, rows, pixels, vectors * VECTOR // LANES)
-    block = kernel.parameters
-    assert isinstance(block, VectorConvolutionParameters)
-    ahead = lines_ahead(block.window, block.src, vectors, block.blocks_per_tile, block.out_blocks)
-    return replace(kernel, parameters=replace(block, lines_ahead=ahead))
-
-
-def _kernel(
-    request: Request, made: Callable[..., ConvolutionParameters], rows: PixelRows, pixels: int, slices_out: int
-) -> Kernel:
-    """The kernel of blocks of ``pixels`` by ``slices_out`` output slices."""
+def _kernel(request: Request, rows: PixelRows, pixels: int, slices_out: int, *, by_vectors: bool) -> Kernel:
+    """The kernel of blocks of ``pixels`` by ``slices_out`` output slices, in vectors of 16 channels or in quads."""
     attributes, src, g = request.node.attributes, request.input(0), request.output.geometry
     assert isinstance(attributes, Convolution | TransposeConvolution)
     block = slices_out * LANES
@@ -214,6 +200,10 @@ def _kernel(
     others = weights.blocks * g.batch * (phases.count if phases else 1)
     per_tile = blocks_per_tile(pixel_blocks, others, cost, request.target)
     chunks = tile_count(pixel_blocks, per_tile)
+    made: Callable[..., ConvolutionParameters] = QuadConvolutionParameters
+    if by_vectors:
+        ahead = lines_ahead(attributes.window, src, block // VECTOR, per_tile, weights.blocks)
+        made = partial(VectorConvolutionParameters, turns=request.target.unrolled, lines_ahead=ahead)
     return Kernel(
         made(
             rows=pixels,

@@ -65,8 +65,7 @@ class BandDepthwisePointwiseParameters(BandParameters, template="cpu/band_depthw
 @CPU.lowering("depthwise_pointwise")
 def depthwise_pointwise(request: Request) -> Kernel:
     """A depthwise convolution and the pointwise one that reads it, in bands of rows."""
-    attributes, src, dst = request.node.attributes, request.input(0), request.output.geometry
-    assert isinstance(attributes, DepthwisePointwise)
+    attributes, src, dst = request.attributes(DepthwisePointwise), request.input(0), request.output.geometry
     best = request.choose_candidate(depthwise_pointwise_bands(attributes.window, src, dst, request.target))
     band = best.tile
     block = band.vectors * VECTOR

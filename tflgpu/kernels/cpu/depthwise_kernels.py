@@ -13,7 +13,7 @@ from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, local_vec4s, tile_count
 from tflgpu.ops.image.convolution import Convolution, Depthwise
-from tflgpu.ops.image.window import Window
+from tflgpu.ops.image.window import Window, span
 from tflgpu.target import ElementType
 
 # Of a window, whose weights of a slice are kept as 4 KiB of floats.
@@ -28,8 +28,7 @@ def _has_one_channel(request: Request) -> bool:
 @CPU.lowering("depthwise", when=_has_one_channel, reads_grids=True)
 def dense_convolution(request: Request) -> Kernel:
     """A depthwise convolution of one channel is a dense one."""
-    attributes, weights = request.node.attributes, request.node.inputs[1]
-    assert isinstance(attributes, Depthwise)
+    attributes, weights = request.attributes(Depthwise), request.node.inputs[1]
     data = request.constant(1).transpose(3, 1, 2, 0)
     tensors = {**request.graph.tensors, weights: replace(request.graph[weights], data=data, shape=data.shape)}
     node = replace(request.node, kind="convolution", attributes=Convolution(attributes.window))
@@ -37,8 +36,7 @@ def dense_convolution(request: Request) -> Kernel:
 
 
 def _is_small(request: Request) -> bool:
-    attributes = request.node.attributes
-    assert isinstance(attributes, Depthwise)
+    attributes = request.attributes(Depthwise)
     return attributes.multiplier == 1 and prod(attributes.window.kernel) <= MOST_TAPS
 
 
@@ -60,8 +58,7 @@ class DepthwiseRowsParameters(Parameters, template="cpu/depthwise_rows"):
 @CPU.lowering("depthwise", when=_is_small, reads_grids=True)
 def depthwise_rows(request: Request) -> Kernel:
     """A depthwise convolution whose tile is some rows of a slice."""
-    attributes, g = request.node.attributes, request.output.geometry
-    assert isinstance(attributes, Depthwise)
+    attributes, g = request.attributes(Depthwise), request.output.geometry
     taps = prod(attributes.window.kernel)
     upright = request.input(0).geometry.width == g.width == 1 and attributes.window.kernel[1] == 1
     height, width = (1, g.height) if upright else (g.height, g.width)
@@ -92,4 +89,4 @@ def wide_vec4s(window: Window, src: Storage, *, upright: bool = False) -> int:
     if src.grid is None or prod(window.kernel) <= prod(window.stride):
         return 0
     height, width = (1, src.height) if upright else (src.height, src.width)
-    return min((window.kernel[0] - 1) * window.dilation[0] + 1, height) * width
+    return min(span(window.kernel[0], window.dilation[0]), height) * width

@@ -12,9 +12,9 @@ from tflgpu.kernels.cpu.block_products import (
     TILES_PER_CORE,
     BlockProductsParameters,
     blocks_per_tile,
-    most_unpacked,
     rows_in_registers,
     step_cycles,
+    vectors_in_registers,
     weights_cycles,
 )
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
@@ -71,7 +71,9 @@ def fully_connected(request: Request) -> Kernel:
     if unpacks:
         vectors, rows = _block(out, g.batch, request.target, min(MOST_VECTORS, most_together))
     elif isinstance(stored, StoredIntegers):
-        vectors, rows = _block(out, g.batch, request.target, min(MOST_VECTORS, most_unpacked(request.target)))
+        # The sums of one row stay in registers beside what is unpacked.
+        most = max(1, min(MOST_VECTORS, vectors_in_registers(request.target) - 1))
+        vectors, rows = _block(out, g.batch, request.target, most)
     widens = src.type != "float" and factor_type == "float" and rows * depth <= WIDENED_FLOATS
     blocks = tile_count(out, vectors * VECTOR)
     all_row_blocks = tile_count(g.batch, rows)

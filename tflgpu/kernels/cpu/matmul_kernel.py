@@ -23,8 +23,7 @@ from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
 
 def _has_rows_side_by_side(request: Request) -> bool:
     """Whether rows of the left side, and of an adjoint right one, are neighbours in memory: pixels of one row."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, MatMul)
+    attributes = request.attributes(MatMul)
     sides = [0, 1] if attributes.adjoint_right else [0]
     are_pixels = all(len(request.shape(side).shape) >= 3 for side in sides)
     return not attributes.adjoint_left and are_pixels
@@ -48,8 +47,7 @@ class MatmulQuadsParameters(BlockProductsParameters, template="cpu/matmul_quads"
 @CPU.lowering("matmul", when=_has_rows_side_by_side, reads_grids=True)
 def matmul_of_quads(request: Request) -> Kernel:
     """Blocks of quads, which are four neighbouring rows of a slice, by output slices."""
-    attributes, g = request.node.attributes, request.output.geometry
-    assert isinstance(attributes, MatMul)
+    attributes, g = request.attributes(MatMul), request.output.geometry
     left, right = request.operand("left", 0), request.operand("right", 1)
     left_shape, right_shape = request.shape(0), request.shape(1)
     _, depth = matrix_of(left_shape.shape, attributes.adjoint_left)

@@ -116,8 +116,7 @@ def _cost(made: PackedBlocks, images: int, products: int, target: Target) -> flo
 
 def packed_convolution(request: Request) -> Kernel:
     """Blocks of pixels by vectors of output channels, whose operands lie together."""
-    attributes, src, g = request.node.attributes, request.input(0), request.output.geometry
-    assert isinstance(attributes, Convolution)
+    attributes, src, g = request.attributes(Convolution), request.input(0), request.output.geometry
     (pixels,) = request.choose([(n,) for n in _block_pixels(request)])
     made = divided(request, pixels)
     block = made.vectors * VECTOR
@@ -153,8 +152,7 @@ def packed_convolution(request: Request) -> Kernel:
 
 def divided(request: Request, pixels: int) -> PackedBlocks:
     """How blocks of ``pixels``, runs and parts divide a convolution that can be packed."""
-    attributes, g, target = request.node.attributes, request.output.geometry, request.target
-    assert isinstance(attributes, Convolution)
+    attributes, g, target = request.attributes(Convolution), request.output.geometry, request.target
     vectors = _vectors(target, g.channels // attributes.groups)
     blocks = tile_count(g.channels, vectors * VECTOR)
     depth = prod(attributes.window.kernel) * tile_count(_inputs(request), LANES)
@@ -191,8 +189,7 @@ def _block_pixels(request: Request) -> list[int]:
 
     The registers hold the sums, the weights and an element of the image.
     """
-    attributes, g, width = request.node.attributes, request.output.geometry, request.target.limits.vector_width
-    assert isinstance(attributes, Convolution)
+    attributes, g, width = request.attributes(Convolution), request.output.geometry, request.target.limits.vector_width
     vectors = _vectors(request.target, g.channels // attributes.groups)
     most = min(MOST_PIXELS, (REGISTERS[width] - 1) * width // (vectors * VECTOR) - 1)
     between = core_costs().block_pixels
@@ -201,15 +198,13 @@ def _block_pixels(request: Request) -> list[int]:
 
 def _inputs(request: Request) -> int:
     """Input channels that an output channel sees."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, Convolution)
+    attributes = request.attributes(Convolution)
     return request.input(0).channels // attributes.groups
 
 
 def _has_whole_groups(request: Request) -> bool:
     """Whether a block of output channels belongs to one group, and reads whole slices of it."""
-    attributes, out = request.node.attributes, request.output.geometry.channels
-    assert isinstance(attributes, Convolution)
+    attributes, out = request.attributes(Convolution), request.output.geometry.channels
     if attributes.groups == 1:
         return True
     per_group = out // attributes.groups

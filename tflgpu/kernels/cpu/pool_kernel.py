@@ -37,8 +37,7 @@ class PoolRowsParameters(Parameters, template="cpu/pool_rows"):
 @CPU.lowering("pool", when=_has_short_sums, reads_grids=True)
 def pool_rows(request: Request) -> Kernel:
     """Pooling whose tile is some rows of a slice."""
-    attributes, g = request.node.attributes, request.output.geometry
-    assert isinstance(attributes, Pool)
+    attributes, g = request.attributes(Pool), request.output.geometry
     cost = OPERATIONS * prod(attributes.window.kernel) * g.width
     rows = g.height * g.slices * g.batch
     per_tile = items_per_tile(rows, request.target, cost)

@@ -40,8 +40,7 @@ class ResizeBlendedParameters(Parameters, template="cpu/resize_blended"):
 @CPU.lowering("resize_bilinear", when=_reads_most_columns, reads_grids=True)
 def resize_blended(request: Request) -> Kernel:
     """Bilinear resizing that blends whole rows of the image first."""
-    attributes, g = request.node.attributes, request.output.geometry
-    assert isinstance(attributes, Resize)
+    attributes, g = request.attributes(Resize), request.output.geometry
     rows = items_per_tile(g.height * g.batch, request.target, OPERATIONS * g.width * g.slices)
     rows = min(g.height, rows)
     chunks = tile_count(g.height, rows)

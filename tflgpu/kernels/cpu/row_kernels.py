@@ -49,8 +49,7 @@ def _row_kernel(request: Request, operations: int, parameters: ItemParameters) -
 @CPU.lowering("softmax", reads_grids=True)
 def softmax(request: Request) -> Kernel:
     """Softmax of the channels of four pixels at a time."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, Softmax)
+    attributes = request.attributes(Softmax)
     kept = not attributes.log and request.output.geometry.slices <= KEPT_SLICES
     parameters = SoftmaxVectorsParameters(beta=attributes.beta, log=attributes.log, kept=kept, src=request.input(0))
     return _row_kernel(request, EXPONENTIAL, parameters)
@@ -59,8 +58,7 @@ def softmax(request: Request) -> Kernel:
 @CPU.lowering("layer_norm", reads_grids=True)
 def layer_norm(request: Request) -> Kernel:
     """Layer normalization of the channels of four pixels at a time."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, LayerNorm)
+    attributes = request.attributes(LayerNorm)
     epsilon, centered = attributes.epsilon, attributes.centered
     parameters = LayerNormVectorsParameters(epsilon=epsilon, centered=centered, src=request.input(0))
     return _row_kernel(request, 6, parameters)

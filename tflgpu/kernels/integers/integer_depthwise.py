@@ -17,7 +17,7 @@ from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, local_vec4s, tile_count
 from tflgpu.ops.image.convolution import Depthwise
-from tflgpu.ops.image.window import Window
+from tflgpu.ops.image.window import Window, span
 
 # Floats have all whole numbers up to this one.
 MOST_EXACT = 1 << 24
@@ -59,8 +59,7 @@ class _Rows:
 
 
 def _rows(request: Request) -> _Rows:
-    attributes, src, g = request.node.attributes, request.input(0), request.output.geometry
-    assert isinstance(attributes, Depthwise)
+    attributes, src, g = request.attributes(Depthwise), request.input(0), request.output.geometry
     window = attributes.window
     upright = src.geometry.width == g.width == 1 and window.kernel[1] == 1
     across, along = (1, 0) if upright else (0, 1)
@@ -68,8 +67,8 @@ def _rows(request: Request) -> _Rows:
     image_height, image_width = (1, src.height) if upright else (src.height, src.width)
     height, width = (1, g.height) if upright else (g.height, g.width)
     stride = window.stride[along]
-    seen = (tile_count(width, LANES) * LANES - 1) * stride + (window.kernel[along] - 1) * window.dilation[along] + 1
-    ring = min((window.kernel[across] - 1) * window.dilation[across] + 1 + window.stride[across], image_height)
+    seen = (tile_count(width, LANES) * LANES - 1) * stride + span(window.kernel[along], window.dilation[along])
+    ring = min(span(window.kernel[across], window.dilation[across]) + window.stride[across], image_height)
     columns = tile_count(tile_count(max(before + image_width, seen), stride), LANES) * LANES
     return _Rows(upright, height, width, ring, columns, stride)
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, prod
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from tflgpu.kernels.integers.patches import Patch, best_patch
 from tflgpu.kernels.integers.units import UNITS, IntegerUnit
 from tflgpu.kernels.integers.whole_weights import MOST, WholeWeights, whole_weights
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
-from tflgpu.kernels.packing import BlockInputs, block_inputs, padded_bias, reordered
+from tflgpu.kernels.packing import BlockInputs, block_inputs, inputs_of_blocks, padded_bias, reordered
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import local_vec4s, tile_count
 from tflgpu.ops.image.convolution import Convolution
@@ -107,14 +106,7 @@ class IntegerConvolutionParameters(IntegerWindowParameters, template="integers/i
 class IntegerPatchesParameters(IntegerWindowParameters, template="integers/integer_patches"):
     """Parameters of ``templates/integers/integer_patches.cl.j2``."""
 
-    taps: int
-    row_planes: tuple[int, ...]
-    column_planes: tuple[int, ...]
-    run_rows: int
-    run_columns: int
-    runs_across: int
-    patch_rows: int
-    patch_columns: int
+    patch: Patch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,9 +278,8 @@ def _divided(request: Request, weights: WholeWeights, unit: IntegerUnit) -> _Div
     steps, pixel_bytes = taps * read.slices, LANES * unit.element_bytes
     patch = None
     if _sees_patches(request):
-        assert isinstance(attributes, Convolution)
         patch = best_patch(
-            attributes.window,
+            request.attributes(Convolution).window,
             g.height,
             g.width,
             read.slices,
@@ -345,7 +336,7 @@ def _divided(request: Request, weights: WholeWeights, unit: IntegerUnit) -> _Div
 def integer_products(request: Request) -> Kernel:
     """Blocks of rows by output channels, whose operands are packed."""
     target, src, g = request.target, request.input(0), request.output.geometry
-    weights, attributes, grid = whole_weights(request), request.node.attributes, src.grid
+    weights, grid = whole_weights(request), src.grid
     assert weights is not None
     unit = _unit(request, weights)
     assert unit is not None
@@ -361,14 +352,13 @@ def integer_products(request: Request) -> Kernel:
     if has_rows_of_images(request):
         parameters, macs = IntegerFullyConnectedParameters, g.batch * g.channels * made.steps * LANES
     else:
-        assert isinstance(attributes, Convolution)
         loader: Callable[..., IntegerProductsParameters]
         loader = partial(IntegerConvolutionParameters, in_place=_reads_in_place(request, unit), slices=made.read.slices)
         if made.patch is not None:
-            loader = partial(IntegerPatchesParameters, **_patch_parameters(made.patch, request))
+            loader = partial(IntegerPatchesParameters, patch=made.patch)
         parameters = partial(
             loader,
-            window=attributes.window,
+            window=request.attributes(Convolution).window,
             first_slice=made.read.expression,
             zero=grid.zero - unit.offset if grid else 0,
             images=made.images,
@@ -405,19 +395,6 @@ def integer_products(request: Request) -> Kernel:
     )
 
 
-def _patch_parameters(patch: Patch, request: Request) -> dict[str, Any]:
-    return {
-        "taps": len(patch.rows.taps) * len(patch.columns.taps),
-        "row_planes": patch.rows.first,
-        "column_planes": patch.columns.first,
-        "run_rows": patch.run_rows,
-        "run_columns": patch.run_columns,
-        "runs_across": tile_count(request.output.geometry.width, patch.run_columns),
-        "patch_rows": patch.rows.length,
-        "patch_columns": patch.columns.length,
-    }
-
-
 def _reads_in_place(request: Request, unit: IntegerUnit) -> bool:
     """Whether an image holds the quads of a pointwise convolution as they would be packed: pixels are neighbours."""
     attributes, src = request.node.attributes, request.input(0)
@@ -448,14 +425,12 @@ def _arguments(
     """
     grid, size = request.input(0).grid, blocks * columns
     integers, inputs = weights.integers, read.slices * LANES
-    (out, kh, kw, depth), attributes = integers.shape, request.node.attributes
+    attributes = request.node.attributes
+    if isinstance(attributes, Convolution) and attributes.groups > 1:
+        integers = inputs_of_blocks(integers, attributes.groups, columns, read, inputs)
+    out, kh, kw, depth = integers.shape
     padded = np.zeros((size, kh, kw, inputs), np.int16 if unit.weight_bytes == 2 else np.int8)
     padded[:out, ..., :depth] = integers
-    if isinstance(attributes, Convolution) and attributes.groups > 1:
-        per_group, padded[...] = out // attributes.groups, 0
-        for o in range(out):  # a block may be of several groups, and has zeros in the channels of the others
-            own = o // per_group * depth - read.first[o // columns] * LANES
-            padded[o, ..., own : own + depth] = integers[o]
     split = padded.reshape(blocks, columns, kh * kw, inputs // LANES, LANES // unit.inputs, unit.inputs)
     packed = reordered(split.transpose(0, 3, 2, 4, 1, 5) if by_slices else split.transpose(0, 2, 3, 4, 1, 5))
     zero, scale = (grid.zero - unit.offset, grid.scale) if grid else (1, 1.0)

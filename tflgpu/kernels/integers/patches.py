@@ -57,6 +57,11 @@ class Patch:
     columns: Planes
 
     @property
+    def taps(self) -> int:
+        """Of a window."""
+        return len(self.rows.taps) * len(self.columns.taps)
+
+    @property
     def positions(self) -> int:
         """From the first pixel of the output to the last one, in a plane."""
         return (self.run_rows - 1) * self.columns.length + self.run_columns

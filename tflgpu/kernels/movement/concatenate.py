@@ -36,8 +36,7 @@ class ConcatenateParameters(ItemParameters, template="movement/concatenate"):
 @PORTABLE.lowering("concatenate", reads_grids=True)
 def concatenate_kernel(request: Request) -> Kernel:
     """A concatenation whose work-items each move a vec4 of the output."""
-    attributes, node, output = request.node.attributes, request.node, request.output.geometry
-    assert isinstance(attributes, Concatenate)
+    attributes, node, output = request.attributes(Concatenate), request.node, request.output.geometry
     axis, rank = attributes.axis, len(output.shape)
     parts, arguments, start = [], [], 0
     for i in range(len(node.inputs) - len(node.epilogue_inputs)):

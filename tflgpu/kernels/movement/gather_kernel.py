@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tflgpu.graph.layout import LANES, Geometry, Shape
+from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Coordinate, coordinates
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.items import ItemParameters, item_kernel
@@ -14,7 +14,6 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.stored_integers import integers_of, packed_block
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, follow
-from tflgpu.ops.movement.shaping import AxisMap
 
 # Elements of a table from which on it is not made floats, and below which places in it are 32-bit integers.
 LEAST_PACKED, MOST_PACKED = 1 << 12, 1 << 31
@@ -34,13 +33,13 @@ class Stride:
 class Term:
     """A :class:`Digit` of ``follows`` or a :class:`Lookup` in ``table``, as the template wants it."""
 
-    follows: Coordinate | None
-    digit: Digit | None
-    lookup: Lookup | None
-    table: str
-    type: str
-    strides: tuple[Stride, ...]
-    plane: int
+    follows: Coordinate | None = None
+    digit: Digit | None = None
+    lookup: Lookup | None = None
+    table: str = ""
+    type: str = ""
+    strides: tuple[Stride, ...] = ()
+    plane: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,52 +79,58 @@ class GatherParameters(ItemParameters, template="movement/gather"):
     source: Argument
     packed: PackedRows | None = None
     plane: int
-    dirty: bool
+    dirty: bool = True
 
 
 @PORTABLE.lowering("gather", reads_grids=True)
 def gather_kernel(request: Request) -> Kernel:
     """A gather whose work-items each compute a vec4 of the output."""
-    attributes, node, g = request.node.attributes, request.node, request.output.geometry
-    assert isinstance(attributes, Gather)
-    whole_vec4s = _moves_vec4s(attributes, request.shape(0).shape, g.shape)
-    packed = _packed_rows(request) if whole_vec4s else None
+    attributes, node = request.attributes(Gather), request.node
+    packed = _packed_rows(request) if _moves_vec4s(request, attributes) else None
     arguments = [
         request.operand(f"input{i}", i)
         for i in range(len(node.inputs) - len(node.epilogue_inputs))
         if i > 0 or packed is None
     ]
-    if packed is not None:
-        arguments.insert(0, packed[1])
-    source, places = request.shape(0), coordinates(g.shape)
+    if packed is None:
+        parameters = gather_parameters(request, attributes, arguments)
+        return item_kernel(request, parameters, arguments, 60, value_type=arguments[0].vector)
+    rows, integers, scales = packed
+    arguments.insert(0, integers)
+    parameters = gather_parameters(request, attributes, arguments, rows)
+    return item_kernel(request, parameters, (*arguments, scales), 60)
+
+
+def gather_parameters(
+    request: Request, attributes: Gather, arguments: Sequence[Argument], packed: PackedRows | None = None
+) -> GatherParameters:
+    """The template's parameters for a node that is a gather, with these ``attributes``, of ``arguments``."""
+    source, places, still = request.shape(0), coordinates(request.output.geometry.shape), Coordinate("0")
 
     def term(t: Digit | Lookup) -> Term:
         if isinstance(t, Digit):
-            return digit_term(t, places)
+            return Term(places[t.axis], t)
         table, argument = request.shape(t.input), arguments[t.input]
-        return Term(None, None, t, argument.name, argument.type, _strides(t.places, table, places), table.plane)
+        strides = tuple(
+            Stride(still if m.axis is None else places[m.axis], m.start, m.step, stride)
+            for m, stride in zip(t.places, (*table.axis_strides, 0), strict=False)
+        )
+        return Term(None, None, t, argument.name, argument.type, strides, table.plane)
 
     axes = [
         SourceAxis(p.start, tuple(map(term, p.terms)), size, stride)
         for p, size, stride in zip(attributes.positions, source.shape, (*source.axis_strides, 0), strict=True)
     ]
     background = None if attributes.background is None else arguments[attributes.background]
-    return item_kernel(
-        request,
-        GatherParameters(
-            axes=axes,
-            fill=attributes.fill or 0,
-            background=background,
-            bounded=attributes.fill is not None or background is not None,
-            whole_vec4s=whole_vec4s,
-            source=arguments[0],
-            packed=None if packed is None else packed[0],
-            plane=source.plane,
-            dirty=True,
-        ),
-        arguments if packed is None else (*arguments, packed[2]),
-        60,
-        value_type=arguments[0].vector if packed is None else "float",
+    return GatherParameters(
+        axes=axes,
+        fill=attributes.fill or 0,
+        background=background,
+        bounded=attributes.fill is not None or background is not None,
+        whole_vec4s=_moves_vec4s(request, attributes),
+        source=arguments[0],
+        packed=packed,
+        plane=source.plane,
     )
 
 
@@ -135,8 +140,7 @@ def _packed_rows(request: Request) -> tuple[PackedRows, Argument, Argument] | No
     They lie as a fully connected layer of one row reads them: a model whose last layer has the weights of the table has
     them in memory once.
     """
-    table, attributes = request.graph[request.node.inputs[0]], request.node.attributes
-    assert isinstance(attributes, Gather)
+    table, attributes = request.graph[request.node.inputs[0]], request.attributes(Gather)
     is_bounded = attributes.fill is not None or attributes.background is not None
     if len(table.shape) != 2 or table.scale is None or not LEAST_PACKED <= table.size < MOST_PACKED or is_bounded:
         return None
@@ -150,21 +154,9 @@ def _packed_rows(request: Request) -> tuple[PackedRows, Argument, Argument] | No
     return places, stored.weights("input0", block, depth), scales
 
 
-def digit_term(digit: Digit, places: tuple[Coordinate, ...]) -> Term:
-    """A digit of the output's coordinates, which are at ``places``."""
-    return Term(places[digit.axis], digit, None, "", "", (), 0)
-
-
-def _strides(maps: tuple[AxisMap, ...], table: Geometry, places: tuple[Coordinate, ...]) -> tuple[Stride, ...]:
-    still = Coordinate("0")
-    return tuple(
-        Stride(still if m.axis is None else places[m.axis], m.start, m.step, stride)
-        for m, stride in zip(maps, (*table.axis_strides, 0), strict=False)
-    )
-
-
-def _moves_vec4s(attributes: Gather, source: Shape, output: Shape) -> bool:
+def _moves_vec4s(request: Request, attributes: Gather) -> bool:
     """Whether the four channels of a vec4 of the output are always four channels of one source vec4, in order."""
+    source, output = request.shape(0).shape, request.output.geometry.shape
     channel, last = len(output) - 1, attributes.positions[-1]
     own = next((t for t in last.terms if isinstance(t, Digit) and t.axis == channel and t.divisor == 1), None)
     if own is None or own.step != 1 or own.shift % LANES or own.modulus % LANES or last.start % LANES:

@@ -24,8 +24,7 @@ class LookupParameters(ItemParameters, template="movement/lookup"):
 @PORTABLE.lowering("lookup", reads_grids=True)
 def lookup_kernel(request: Request) -> Kernel:
     """A work-item computes a vec4 of the output."""
-    attributes, source = request.node.attributes, request.operand("src", 0)
-    assert isinstance(attributes, Lookup)
+    attributes, source = request.attributes(Lookup), request.operand("src", 0)
     parameters = LookupParameters(src=source, scale=attributes.scale, zero=attributes.zero)
     arguments = source, request.operand("table", 1)
     return item_kernel(request, parameters, arguments, 40, value_type="int")

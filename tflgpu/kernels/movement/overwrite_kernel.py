@@ -47,8 +47,7 @@ class OverwriteParameters(ItemParameters, template="movement/overwrite"):
 @PORTABLE.lowering("overwrite")
 def overwrite_kernel(request: Request) -> Kernel:
     """A work-item moves a vec4. The node's positions say where output elements come from, the kernel where they go."""
-    attributes, source = request.node.attributes, request.shape(0)
-    assert isinstance(attributes, Gather)
+    attributes, source = request.attributes(Gather), request.shape(0)
     arguments = [request.operand(f"input{i}", i) for i in range(len(request.node.inputs))]
 
     def index(lookup: Lookup) -> Index:

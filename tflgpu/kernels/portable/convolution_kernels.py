@@ -30,8 +30,7 @@ class DepthwiseParameters(ItemParameters, template="portable/depthwise"):
 @PORTABLE.lowering("depthwise", reads_grids=True)
 def depthwise(request: Request) -> Kernel:
     """For every window and channel multiplier."""
-    attributes, g = request.node.attributes, request.output.geometry
-    assert isinstance(attributes, Depthwise)
+    attributes, g = request.attributes(Depthwise), request.output.geometry
     taps = prod(attributes.window.kernel)
     arguments = depthwise_arguments(request)
     parameters = DepthwiseParameters(

@@ -10,7 +10,7 @@ from tflgpu.kernels.items import ItemParameters, item_kernel
 from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.portable.reduction_kernels import LARGE_GROUP, LONG
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import fits_local, shared_workspace
+from tflgpu.kernels.tiling import fits_local
 from tflgpu.ops.image.detection import AnchoredBoxes, Suppress
 
 # Rough operations for each candidate: a heap is made of them, and some are compared with what was found.
@@ -34,8 +34,7 @@ class AnchoredBoxesParameters(ItemParameters, template="portable/detection/ancho
 @PORTABLE.lowering("anchored_boxes")
 def anchored_boxes(request: Request) -> Kernel:
     """The corners of boxes."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, AnchoredBoxes)
+    attributes = request.attributes(AnchoredBoxes)
     anchors = request.activation("anchors", 1)
     parameters = AnchoredBoxesParameters(
         scales=attributes.scales, anchors=replace(request.input(1), type=anchors.type), src=request.input(0)
@@ -47,19 +46,8 @@ def anchored_boxes(request: Request) -> Kernel:
 class SuppressionParameters(Parameters):
     """What all templates of non-maximum suppression see."""
 
-    count: int
-    candidates: int
+    suppression: Suppress
     by_channel: bool
-    first: int
-    overlap: float
-    least: float
-    detects: bool
-    absent_place: float
-    absent_score: float
-    scores_at: int
-    count_at: int
-    candidates_at: int
-    length: int
     scores: Storage
     boxes: Storage
 
@@ -94,22 +82,10 @@ def suppress(request: Request) -> Kernel:
 
     Where overlaps lower scores, each box that is found takes a pass over all candidates; else few are looked at.
     """
-    attributes, scores, boxes, target = request.node.attributes, request.input(0), request.input(1), request.target
-    assert isinstance(attributes, Suppress)
+    attributes, scores, boxes, target = request.attributes(Suppress), request.input(0), request.input(1), request.target
     values: dict[str, Any] = {
-        "count": attributes.count,
-        "candidates": attributes.boxes,
+        "suppression": attributes,
         "by_channel": scores.pixels == 1 and attributes.rows == 1,
-        "first": attributes.first,
-        "overlap": attributes.overlap,
-        "least": attributes.score,
-        "detects": attributes.detects,
-        "absent_place": attributes.absent[0],
-        "absent_score": attributes.absent[1],
-        "scores_at": attributes.scores_at,
-        "count_at": attributes.count_at,
-        "candidates_at": attributes.candidates_at,
-        "length": attributes.length,
         "scores": scores,
         "boxes": boxes,
     }
@@ -124,7 +100,7 @@ def suppress(request: Request) -> Kernel:
         return item_kernel(request, in_order, arguments, COST * attributes.boxes, items=attributes.rows)
     parameters: Parameters
     if attributes.sigma > 0:
-        parameters, workspace = SuppressParameters(**values, spread=spread), shared_workspace(size, size, 1)
+        parameters, workspace = SuppressParameters(**values, spread=spread), size
     else:
         place_bits = (attributes.boxes - 1).bit_length()
         top_digit = (SCORE_BITS + place_bits - 1) // DIGIT_BITS * DIGIT_BITS

@@ -44,8 +44,7 @@ class TransformedLandmarksParameters(ItemParameters, template="portable/landmark
 @PORTABLE.lowering("crop_matrix")
 def crop_matrix(request: Request) -> Kernel:
     """Each work-item computes a row, from all landmarks that the crop surrounds: there are some hundred."""
-    crop = request.node.attributes
-    assert isinstance(crop, Crop)
+    crop = request.attributes(Crop)
     parameters = CropMatrixParameters(
         ends=crop.ends,
         direction=(cos(crop.radians), sin(crop.radians)),

@@ -26,8 +26,7 @@ class LocalResponseParameters(ItemParameters, template="portable/local_response"
 @PORTABLE.lowering("local_response")
 def local_response_kernel(request: Request) -> Kernel:
     """Local response normalization of a vec4 of the output."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, LocalResponse)
+    attributes = request.attributes(LocalResponse)
     parameters = LocalResponseParameters(
         radius=attributes.radius,
         bias=attributes.bias,

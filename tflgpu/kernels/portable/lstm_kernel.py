@@ -61,14 +61,13 @@ class LstmParameters(Parameters, template="portable/lstm"):
     projection: Product | None
     cell_clip: float | None
     projection_clip: float | None
-    dirty: bool
+    dirty: bool = True
 
 
 @PORTABLE.lowering("lstm")
 def lstm_kernel(request: Request) -> Kernel:
     """One tile a batch row. Where local memory is too small, it is one work-item's, in memory of its own."""
-    a, target = request.node.attributes, request.target
-    assert isinstance(a, Lstm)
+    a, target = request.attributes(Lstm), request.target
     lanes = CPU_LANES if target.family == "cpu" else LANES
     times, batch = (request.output.geometry.shape[axis] for axis in (a.time_axis, 1 - a.time_axis))
     arguments, recurrent, projection = _arguments(request, a, lanes)
@@ -90,7 +89,6 @@ def lstm_kernel(request: Request) -> Kernel:
             projection=projection,
             cell_clip=a.cell_clip or None,
             projection_clip=a.projection_clip or None,
-            dirty=True,
         ),
         arguments,
         tiles=batch,

@@ -43,8 +43,7 @@ class PoolParameters(ItemParameters, template="portable/pool"):
 @PORTABLE.lowering("pool_index")
 def pool_index_kernel(request: Request) -> Kernel:
     """The places of the maxima of windows."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, PoolIndex)
+    attributes = request.attributes(PoolIndex)
     parameters = PoolIndexParameters(window=attributes.window, src=request.input(0))
     return item_kernel(request, parameters, [request.activation("src", 0)], 8 * prod(attributes.window.kernel))
 
@@ -52,8 +51,7 @@ def pool_index_kernel(request: Request) -> Kernel:
 @PORTABLE.lowering("unpool")
 def unpool_kernel(request: Request) -> Kernel:
     """Elements put back to the places that their indices name."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, Unpool)
+    attributes = request.attributes(Unpool)
     parameters = UnpoolParameters(window=attributes.window, src=request.input(0), indices=request.input(1))
     arguments = request.activation("src", 0), request.activation("indices", 1)
     return item_kernel(request, parameters, arguments, 8 * prod(attributes.window.kernel))
@@ -62,8 +60,7 @@ def unpool_kernel(request: Request) -> Kernel:
 @PORTABLE.lowering("pool", reads_grids=True)
 def pool_kernel(request: Request) -> Kernel:
     """The maximum or the mean of windows."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, Pool)
+    attributes = request.attributes(Pool)
     parameters = PoolParameters(function=attributes.function, window=attributes.window, src=request.input(0))
     cost = 4 * prod(attributes.window.kernel)
     return item_kernel(request, parameters, [request.activation("src", 0)], cost)

@@ -20,12 +20,12 @@ from tflgpu.kernels.tiling import (
     fits_local,
     items_per_tile,
     reduces_in_subgroups,
-    shared_workspace,
     tile_count,
     waves,
 )
 from tflgpu.ops.arithmetic.layer_norm import LayerNorm
 from tflgpu.ops.arithmetic.reduction import ArgExtreme, Reduce, Softmax
+from tflgpu.target import VectorType
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Sharing(Tile):
 
     def workspace(self, vec4s: int) -> int:
         """float4 elements of local memory for ``vec4s`` of each work-item; none where they share nothing."""
-        return shared_workspace(self.local_size, self.sharers, vec4s)
+        return self.local_size * vec4s if self.sharers > 1 else 0
 
     @property
     def config(self) -> TileConfig:
@@ -93,16 +93,42 @@ def _best_reduction(request: Request) -> Candidate[Sharing, Sharing]:
 
 def _reduced_vec4s(request: Request) -> int:
     """Of one result."""
-    attributes, source = request.node.attributes, request.input(0).geometry
-    assert isinstance(attributes, Reduce)
+    attributes, source = request.attributes(Reduce), request.input(0).geometry
     return prod(source.slices if axis == len(source.shape) - 1 else source.shape[axis] for axis in attributes.axes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedParameters(Parameters):
+    """Parameters of templates whose work-items share results, of which :func:`shared_kernel` fills in the numbers."""
+
+    src: Storage
+    sharers: int = 1
+    per_tile: int = 0
+
+
+def shared_kernel(
+    request: Request,
+    parameters: SharedParameters,
+    sharing: Sharing,
+    *,
+    vec4s: int = 1,
+    value_type: VectorType = "float",
+) -> Kernel:
+    """A kernel whose work-items share what they make of ``src``. vec4s: of local memory, for each of them."""
+    return Kernel(
+        replace(parameters, sharers=sharing.sharers, per_tile=sharing.per_tile),
+        (request.activation("src", 0),),
+        tiles=sharing.tiles,
+        local_size=sharing.local_size,
+        workspace=sharing.workspace(vec4s),
+        value_type=value_type,
+    )
 
 
 @PORTABLE.lowering("reduce", best=_best_reduction, reads_grids=True)
 def reduce_kernel(request: Request) -> Kernel:
     """A reduction along some axes."""
-    attributes, g, source = request.node.attributes, request.output.geometry, request.input(0).geometry
-    assert isinstance(attributes, Reduce)
+    attributes, g, source = request.attributes(Reduce), request.output.geometry, request.input(0).geometry
     rank = len(source.shape)
     channels = rank - 1 in attributes.axes
     loops = _loops([(source.shape[a], source.axis_strides[a]) for a in attributes.axes if a < rank - 1])
@@ -138,8 +164,7 @@ def _loops(axes: list[tuple[int, int]]) -> list[tuple[int, int]]:
 @PORTABLE.lowering("join")
 def join_kernel(request: Request) -> Kernel:
     """The reduction of shares of sums along the axis on which they lie one after the other."""
-    join, g = request.node.attributes, request.output.geometry
-    assert isinstance(join, Join)
+    join, g = request.attributes(Join), request.output.geometry
     return _reduction(
         request,
         share_results(request, g.vec4s, join.count),
@@ -147,14 +172,12 @@ def join_kernel(request: Request) -> Kernel:
         kept=access("src", request.input(0), g.shape, g.shape),
         loops=[(join.count, g.vec4s)],
         count=join.count,
-        channels=False,
-        past_last=[],
         divided_by=join.divided_by,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReduceParameters(Parameters, template="portable/reduce"):
+class ReduceParameters(SharedParameters, template="portable/reduce"):
     """Parameters of ``templates/portable/reduce.cl.j2``."""
 
     kept: Access
@@ -168,11 +191,8 @@ class ReduceParameters(Parameters, template="portable/reduce"):
     combination: str
     neutral: str
     squares: bool
-    sharers: int
     subgroups: bool
-    per_tile: int
     at_once: int
-    src: Storage
 
 
 def _reduction(
@@ -183,43 +203,35 @@ def _reduction(
     kept: Access,
     loops: Sequence[tuple[int, int]],
     count: int,
-    channels: bool,
-    past_last: Sequence[int],
+    channels: bool = False,
+    past_last: Sequence[int] = (),
     divided_by: int,
 ) -> Kernel:
     """The kernel of results of ``count`` vec4s each. The other parameters are the template's."""
     combination, source_type = COMBINATIONS[function], request.input(0).vector
     count_of_share = tile_count(count, request.shares)
     turns = tile_count(count_of_share, sharing.sharers)
-    return Kernel(
-        ReduceParameters(
-            kept=kept,
-            loops=loops,
-            channels=channels,
-            past_last=past_last,
-            divided_by=divided_by,
-            count=count,
-            shares=request.shares,
-            count_of_share=count_of_share,
-            combination=combination.expression,
-            neutral=combination.neutral[_REDUCED.index(source_type)],
-            squares=function == "sum_of_squares",
-            sharers=sharing.sharers,
-            subgroups=reduces_in_subgroups(request.target, sharing.sharers),
-            per_tile=sharing.per_tile,
-            at_once=tile_count(turns, tile_count(turns, LOADS_AT_ONCE)) if request.target.family == "gpu" else 1,
-            src=request.input(0),
-        ),
-        (request.activation("src", 0),),
-        tiles=sharing.tiles,
-        local_size=sharing.local_size,
-        workspace=sharing.workspace(1),
-        value_type=source_type,
+    parameters = ReduceParameters(
+        kept=kept,
+        loops=loops,
+        channels=channels,
+        past_last=past_last,
+        divided_by=divided_by,
+        count=count,
+        shares=request.shares,
+        count_of_share=count_of_share,
+        combination=combination.expression,
+        neutral=combination.neutral[_REDUCED.index(source_type)],
+        squares=function == "sum_of_squares",
+        subgroups=reduces_in_subgroups(request.target, sharing.sharers),
+        at_once=tile_count(turns, tile_count(turns, LOADS_AT_ONCE)) if request.target.family == "gpu" else 1,
+        src=request.input(0),
     )
+    return shared_kernel(request, parameters, sharing, value_type=source_type)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArgExtremeParameters(Parameters, template="portable/arg_extreme"):
+class ArgExtremeParameters(SharedParameters, template="portable/arg_extreme"):
     """Parameters of ``templates/portable/arg_extreme.cl.j2``."""
 
     kept: Access
@@ -228,38 +240,25 @@ class ArgExtremeParameters(Parameters, template="portable/arg_extreme"):
     count: int
     stride: int
     beats: str
-    sharers: int
-    per_tile: int
-    src: Storage
 
 
 @PORTABLE.lowering("arg_extreme", reads_grids=True)
 def arg_extreme_kernel(request: Request) -> Kernel:
     """The places of the greatest or the least elements along an axis."""
-    attributes, g, source = request.node.attributes, request.output.geometry, request.input(0).geometry
-    assert isinstance(attributes, ArgExtreme)
+    attributes, g, source = request.attributes(ArgExtreme), request.output.geometry, request.input(0).geometry
     channels = attributes.axis == len(source.shape) - 1
     extent = source.shape[attributes.axis]
     count = source.slices if channels else extent
-    sharing = share_results(request, g.vec4s, count)
-    return Kernel(
-        ArgExtremeParameters(
-            kept=access("src", request.input(0), source.shape, g.shape, fixed=(attributes.axis,)),
-            channels=channels,
-            extent=extent,
-            count=count,
-            stride=source.plane if channels else source.axis_strides[attributes.axis],
-            beats=">" if attributes.greatest else "<",
-            sharers=sharing.sharers,
-            per_tile=sharing.per_tile,
-            src=request.input(0),
-        ),
-        (request.activation("src", 0),),
-        tiles=sharing.tiles,
-        local_size=sharing.local_size,
-        workspace=sharing.workspace(2),
-        value_type="int",
+    parameters = ArgExtremeParameters(
+        kept=access("src", request.input(0), source.shape, g.shape, fixed=(attributes.axis,)),
+        channels=channels,
+        extent=extent,
+        count=count,
+        stride=source.plane if channels else source.axis_strides[attributes.axis],
+        beats=">" if attributes.greatest else "<",
+        src=request.input(0),
     )
+    return shared_kernel(request, parameters, share_results(request, g.vec4s, count), vec4s=2, value_type="int")
 
 
 def share_results(request: Request, items: int, length: int, *, large: bool = True) -> Sharing:
@@ -286,59 +285,49 @@ def share_results(request: Request, items: int, length: int, *, large: bool = Tr
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharedRowsParameters(Parameters):
-    """Parameters of templates whose work-items share the channels of a pixel. :func:`_row_kernel` says how."""
-
-    src: Storage
-    sharers: int = 1
-    subgroups: bool = False
-    per_tile: int = 0
-    dirty: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class SoftmaxParameters(SharedRowsParameters, template="portable/softmax"):
+class SoftmaxParameters(SharedParameters, template="portable/softmax"):
     """Parameters of ``templates/portable/softmax.cl.j2``."""
 
     beta: float
     log: bool
     shares: int
     sum_epilogue: Sequence[Mapping[str, object]]
+    subgroups: bool
+    dirty: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerNormParameters(SharedRowsParameters, template="rows/layer_norm"):
+class LayerNormParameters(SharedParameters, template="rows/layer_norm"):
     """Parameters of ``templates/rows/layer_norm.cl.j2``."""
 
     epsilon: float
     centered: bool
-    held: int = 0
-    at_once: int = 1
+    held: int
+    at_once: int
+    subgroups: bool
+    dirty: bool = True
 
 
 @PORTABLE.lowering("softmax", reads_grids=True)
 def softmax_kernel(request: Request) -> Kernel:
     """Softmax whose work-items share the channels of a pixel."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, Softmax)
-    return _row_kernel(
-        request,
-        SoftmaxParameters(
-            beta=attributes.beta,
-            log=attributes.log,
-            shares=attributes.shares,
-            sum_epilogue=inner_epilogue(attributes.sum_epilogue),
-            src=request.input(0),
-        ),
-        _share_row(request),
+    attributes = request.attributes(Softmax)
+    sharing = _share_row(request)
+    parameters = SoftmaxParameters(
+        beta=attributes.beta,
+        log=attributes.log,
+        shares=attributes.shares,
+        sum_epilogue=inner_epilogue(attributes.sum_epilogue),
+        subgroups=reduces_in_subgroups(request.target, sharing.sharers),
+        src=request.input(0),
     )
+    return shared_kernel(request, parameters, sharing)
 
 
 @PORTABLE.lowering("layer_norm", reads_grids=True)
 def layer_norm_kernel(request: Request) -> Kernel:
     """Layer normalization whose work-items share the channels of a pixel."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, LayerNorm)
+    attributes = request.attributes(LayerNorm)
     target, pixels, sharing = request.target, request.output.geometry.pixels, _share_row(request)
     held = tile_count(request.output.slices, sharing.sharers)
     if sharing.sharers == 1 or held > HELD_VEC4S:
@@ -348,9 +337,14 @@ def layer_norm_kernel(request: Request) -> Kernel:
     per_tile = sharing.per_tile * at_once
     sharing = replace(sharing, per_tile=per_tile, tiles=tile_count(pixels, per_tile))
     parameters = LayerNormParameters(
-        epsilon=attributes.epsilon, centered=attributes.centered, held=held, at_once=at_once, src=request.input(0)
+        epsilon=attributes.epsilon,
+        centered=attributes.centered,
+        held=held,
+        at_once=at_once,
+        subgroups=reduces_in_subgroups(target, sharing.sharers),
+        src=request.input(0),
     )
-    return _row_kernel(request, parameters, sharing)
+    return shared_kernel(request, parameters, sharing)
 
 
 def _share_row(request: Request) -> Sharing:
@@ -362,19 +356,3 @@ def _share_row(request: Request) -> Sharing:
     able = [n for n in (1, 2, 4, 8, 16) if n <= min(g.slices, size)]
     sharers = next((n for n in able if tile_count(g.pixels, size // n) >= target.compute_units), able[-1])
     return Sharing(sharers, tile_count(g.pixels, size // sharers), size // sharers, size)
-
-
-def _row_kernel(request: Request, parameters: SharedRowsParameters, sharing: Sharing) -> Kernel:
-    """A kernel whose work-items share the channels of a pixel."""
-    return Kernel(
-        replace(
-            parameters,
-            sharers=sharing.sharers,
-            subgroups=reduces_in_subgroups(request.target, sharing.sharers),
-            per_tile=sharing.per_tile,
-        ),
-        (request.activation("src", 0),),
-        tiles=sharing.tiles,
-        local_size=sharing.local_size,
-        workspace=sharing.workspace(1),
-    )

@@ -52,7 +52,6 @@ class ResizeBilinearParameters(ItemParameters, template="portable/resize_bilinea
 @PORTABLE.lowering("resize_bilinear", reads_grids=True)
 def resize_kernel(request: Request) -> Kernel:
     """Bilinear resizing of a vec4 of the output."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, Resize)
+    attributes = request.attributes(Resize)
     parameters = ResizeBilinearParameters(scale=attributes.scale, offset=attributes.offset, src=request.input(0))
     return item_kernel(request, parameters, [request.activation("src", 0)], 60)

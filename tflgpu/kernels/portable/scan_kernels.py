@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from tflgpu.kernels.access import Coordinate, coordinates
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.items import ItemParameters, item_kernel
-from tflgpu.kernels.kernel import Kernel, Parameters, Storage
-from tflgpu.kernels.portable.reduction_kernels import Sharing, share_results
+from tflgpu.kernels.kernel import Kernel, Storage
+from tflgpu.kernels.portable.reduction_kernels import SharedParameters, share_results, shared_kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.arithmetic.scan import CumulativeSum, TopK
@@ -16,23 +16,24 @@ from tflgpu.ops.arithmetic.scan import CumulativeSum, TopK
 RUN = 8  # vec4s of a line that a work-item of a GPU loads at once, before it adds them up
 
 
-@dataclass(frozen=True)
-class Lines:
-    """The lines of vec4s along an axis, or of channels, and how work-items share them.
-
-    extent: vec4s of a line. run: of them, those that a work-item takes at once.
-    """
+@dataclass(frozen=True, kw_only=True)
+class CumulativeSumParameters(SharedParameters, template="portable/cumulative_sum"):
+    """Parameters of ``templates/portable/cumulative_sum.cl.j2``."""
 
     along: Coordinate
-    lines: int
     extent: int
+    lines: int
+    exclusive: bool
+    reverse: bool
     run: int
-    sharing: Sharing
+    dirty: bool
 
 
-def _lines(request: Request) -> Lines:
-    attributes, g, target = request.node.attributes, request.output.geometry, request.target
-    assert isinstance(attributes, CumulativeSum)
+@PORTABLE.lowering("cumulative_sum")
+def cumulative_sum_kernel(request: Request) -> Kernel:
+    """A line of vec4s along the axis, or of channels, is that of a work-item, or of some that share it."""
+    attributes, g = request.attributes(CumulativeSum), request.output.geometry
+    source, target = request.input(0), request.target
     along = coordinates(g.shape)[attributes.axis]
     extent, on_gpu = g.slices if along.kind == "c" else g.shape[attributes.axis], target.family == "gpu"
     lines = g.vec4s // extent
@@ -41,50 +42,17 @@ def _lines(request: Request) -> Lines:
     sharing = share_results(request, lines, tile_count(extent, run) if on_gpu else 2 * extent, large=False)
     if sharing.sharers == 1 and on_gpu:
         run = min(RUN, extent)
-    return Lines(along, lines, extent, run, sharing)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CumulativeSumParameters(Parameters, template="portable/cumulative_sum"):
-    """Parameters of ``templates/portable/cumulative_sum.cl.j2``."""
-
-    along: Coordinate
-    extent: int
-    lines: int
-    exclusive: bool
-    reverse: bool
-    sharers: int
-    run: int
-    per_tile: int
-    src: Storage
-    dirty: bool
-
-
-@PORTABLE.lowering("cumulative_sum")
-def cumulative_sum_kernel(request: Request) -> Kernel:
-    """A line of vec4s along the axis, or of channels, is that of a work-item, or of some that share it."""
-    attributes, source = request.node.attributes, request.input(0)
-    assert isinstance(attributes, CumulativeSum)
-    lines = _lines(request)
-    return Kernel(
-        CumulativeSumParameters(
-            along=lines.along,
-            extent=lines.extent,
-            lines=lines.lines,
-            exclusive=attributes.exclusive,
-            reverse=attributes.reverse,
-            sharers=lines.sharing.sharers,
-            run=lines.run,
-            per_tile=lines.sharing.per_tile,
-            src=source,
-            dirty=lines.along.kind == "c",
-        ),
-        (request.activation("src", 0),),
-        tiles=lines.sharing.tiles,
-        local_size=lines.sharing.local_size,
-        workspace=lines.sharing.workspace(1),
-        value_type=source.vector,
+    parameters = CumulativeSumParameters(
+        along=along,
+        extent=extent,
+        lines=lines,
+        exclusive=attributes.exclusive,
+        reverse=attributes.reverse,
+        run=run,
+        src=source,
+        dirty=along.kind == "c",
     )
+    return shared_kernel(request, parameters, sharing, value_type=source.vector)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,8 +66,7 @@ class TopKParameters(ItemParameters, template="portable/top_k"):
 @PORTABLE.lowering("top_k")
 def top_k_kernel(request: Request) -> Kernel:
     """The greatest elements of each pixel, or their places."""
-    attributes, g, source = request.node.attributes, request.output.geometry, request.input(0)
-    assert isinstance(attributes, TopK)
+    attributes, g, source = request.attributes(TopK), request.output.geometry, request.input(0)
     return item_kernel(
         request,
         TopKParameters(

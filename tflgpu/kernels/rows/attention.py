@@ -11,18 +11,10 @@ from dataclasses import dataclass, replace
 from math import gcd, prod
 
 from tflgpu.graph.layout import LANES, Geometry, Shape
+from tflgpu.kernels.access import BatchTerm
 from tflgpu.kernels.kernel import Argument, Parameters
 from tflgpu.kernels.request import Request
 from tflgpu.ops.movement.strided import Factor, Strided, axes_of
-
-
-@dataclass(frozen=True)
-class HeadDigit:
-    """``head / divisor % extent * stride`` vec4s."""
-
-    divisor: int
-    extent: int
-    stride: int
 
 
 @dataclass(frozen=True)
@@ -30,7 +22,7 @@ class Reach:
     """The vec4 of slice s of a row of a head: ``start``, the digits of the head, ``row`` * row and ``slice`` * s."""
 
     start: int
-    digits: tuple[HeadDigit, ...]
+    digits: tuple[BatchTerm, ...]
     row: int
     slice: int
 
@@ -87,7 +79,7 @@ def groups_as_rows(attention: Attention) -> Attention:
 
 def _rows_of_groups(reach: Reach, group: int) -> Reach | None:
     """A reach by ``head / group``, and by ``head % group`` as the row; None if rows have no single stride."""
-    rows, heads = list[HeadDigit](), list[HeadDigit]()
+    rows, heads = list[BatchTerm](), list[BatchTerm]()
     for digit in reach.digits:
         if digit.divisor % group == 0:
             heads.append(replace(digit, divisor=digit.divisor // group))
@@ -97,7 +89,7 @@ def _rows_of_groups(reach: Reach, group: int) -> Reach | None:
             return None
         rows.append(replace(digit, extent=inside))
         if digit.extent > inside:
-            heads.append(HeadDigit(1, digit.extent // inside, digit.stride * inside))
+            heads.append(BatchTerm(1, digit.extent // inside, digit.stride * inside))
     if not rows:
         return replace(reach, digits=tuple(heads), row=0)
     row = min(rows, key=lambda digit: digit.divisor).stride
@@ -137,7 +129,7 @@ def reach_in_rows(strided: Strided, shape: Shape, axes: tuple[int, int], geometr
     if depth.extent % LANES or elements != (depth,) or len(rows) > 1 or strides is None:
         return None
     start, *others = strides
-    digits = (HeadDigit(prod(g.extent for g in found[0][i + 1 :]), f.extent, others[i]) for i, f in enumerate(found[0]))
+    digits = (BatchTerm(prod(g.extent for g in found[0][i + 1 :]), f.extent, others[i]) for i, f in enumerate(found[0]))
     return Reach(start, tuple(d for d in digits if d.stride), others[len(found[0])] if rows else 0, geometry.plane)
 
 
@@ -180,6 +172,6 @@ def reach_in_planes(shape: Shape, leading: Sequence[int], rows: int) -> Reach | 
     geometry = Geometry(shape)
     strides = (0,) * (len(own) - len(shape)) + geometry.axis_strides
     digits = tuple(
-        HeadDigit(prod(leading[i + 1 :]), extent, strides[i]) for i, extent in enumerate(leading) if own[i] > 1
+        BatchTerm(prod(leading[i + 1 :]), extent, strides[i]) for i, extent in enumerate(leading) if own[i] > 1
     )
     return Reach(0, digits, strides[-1] if own[-2] > 1 else 0, geometry.plane)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tflgpu.graph.ir import EpilogueOp, Input, Node, Operand, Tensor, TensorId
+from tflgpu.graph.ir import Node, Tensor, TensorId
 from tflgpu.graph.layout import Geometry, Shape
 from tflgpu.kernels.architecture import PORTABLE
+from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.kernels.tiling import tile_count
@@ -109,13 +110,7 @@ def _result(node: Node, order: TensorId, rank: int) -> Node:
     attributes = node.attributes
     assert isinstance(attributes, TopK)
     kernel = (order,) if attributes.result == "indices" else (node.inputs[0], order)
-    operands = sorted(node.epilogue_inputs)
-
-    def place(operand: Operand) -> Operand:
-        return Input(len(kernel) + operands.index(operand.index)) if isinstance(operand, Input) else operand
-
-    inputs = *kernel, *(node.inputs[i] for i in operands)
-    epilogue: tuple[EpilogueOp, ...] = tuple(op.moved(place) for op in node.epilogue)
+    inputs, epilogue = (*kernel, *node.inputs[kernel_inputs(node) :]), epilogue_behind(node, len(kernel))
     if attributes.result == "indices":
         return Node("map", inputs, node.output, None, epilogue, node.sources)
     lookup = Lookup(1, tuple(AxisMap(axis) for axis in range(rank)), limit=None)

@@ -55,32 +55,28 @@ class SelectedRunsParameters(RunsParameters, template="sorting/selected_runs"):
 @PORTABLE.lowering("ranked_runs")
 def ranked_runs_kernel(request: Request) -> Kernel:
     """The rank of each element within its run."""
-    source, block = request.input(0), _block(request)
-    return _kernel_of_runs(request, RankedRunsParameters, source.pixels * source.channels, COMPARING * block)
+    source = request.input(0)
+    return _kernel_of_runs(request, RankedRunsParameters, source.pixels * source.channels, COMPARING)
 
 
 @PORTABLE.lowering("sorted_runs")
 def sorted_runs_kernel(request: Request) -> Kernel:
     """Places of a run's elements, the greatest first."""
-    return _kernel_of_runs(request, SortedRunsParameters, request.output.pixels, MERGING * _block(request))
+    return _kernel_of_runs(request, SortedRunsParameters, request.output.pixels, MERGING)
 
 
 @PORTABLE.lowering("selected_runs")
 def selected_runs_kernel(request: Request) -> Kernel:
     """Places of the greatest elements of each run."""
-    return _kernel_of_runs(request, SelectedRunsParameters, request.output.pixels, _block(request))
+    return _kernel_of_runs(request, SelectedRunsParameters, request.output.pixels, 1)
 
 
-def _block(request: Request) -> int:
-    assert isinstance(request.node.attributes, Runs)
-    return request.node.attributes.block
-
-
-def _kernel_of_runs(request: Request, made: type[RunsParameters], items: int, cost: int) -> Kernel:
-    source, block = request.input(0), _block(request)
+def _kernel_of_runs(request: Request, made: type[RunsParameters], items: int, operations: int) -> Kernel:
+    """operations: for each element of a run."""
+    source, block = request.input(0), request.attributes(Runs).block
     parameters = made(block=block, runs=tile_count(source.channels, block), src=source)
     arguments = [request.activation("src", 0)]
-    return item_kernel(request, parameters, arguments, cost, items=items, value_type="int")
+    return item_kernel(request, parameters, arguments, operations * block, items=items, value_type="int")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,14 +91,13 @@ class MergedRunsParameters(ItemParameters, template="sorting/merged_runs"):
     length: int
     pieces: int
     src: Storage
-    dirty: bool
+    dirty: bool = True
 
 
 @PORTABLE.lowering("merged_runs")
 def merged_runs_kernel(request: Request) -> Kernel:
     """Two sorted runs as one."""
-    attributes, source, output = request.node.attributes, request.input(0), request.output
-    assert isinstance(attributes, Merge)
+    attributes, source, output = request.attributes(Merge), request.input(0), request.output
     length = min(LENGTHS[request.target.family], output.slices)
     pieces, before = tile_count(output.slices, length), tile_count(source.channels, attributes.block)
     return item_kernel(
@@ -116,7 +111,6 @@ def merged_runs_kernel(request: Request) -> Kernel:
             length=length,
             pieces=pieces,
             src=source,
-            dirty=True,
         ),
         [request.activation("src", 0), request.activation("order", 1)],
         int(MERGING * (4 * length + log2(4 * output.slices))),
