@@ -130,51 +130,33 @@ def compile_model(
     Raises ModelError for a damaged model, UnsupportedError with every reason if an operator has nowhere to run,
     ValueError for options that do not fit the model.
     """
+    clock = clock or Stopwatch()
     with GuardedProcess(options.cpu_part.trial_timeout) as process:
-        return _compile(data, options, target, clock or Stopwatch(), tuner, calibrator, process, shared, lowered)
-
-
-def _compile(
-    data: bytes,
-    options: Options,
-    target: Target,
-    clock: Stopwatch,
-    tuner: Tuner | None,
-    calibrator: Calibrator | None,
-    process: GuardedProcess,
-    shared: Sequence[SharedConstants],
-    lowered: Callable[[Frontend], None] | None,
-) -> tuple[Artifact, ...]:
-    LOGGER.info("reading the model")
-    model: Model = read_model(data)
-    frontend: Frontend = lower_model(model, options, litert_shapes(data, process), target.missing_types)
-    partitions: tuple[Partition, ...] = frontend.partitions()
-    if lowered is not None:
-        lowered(frontend)
-    pieces = {p: frontend.pieces(p) for p in partitions}
-    LOGGER.info("planning kernels for %d operators", len(frontend.lowered.entries))
-    graphs: Graphs = {p: tuple(optimize(piece.graph) for piece in pieces[p]) for p in partitions}
-    check_graph_size([graph for each in graphs.values() for graph in each])
-    parts = Parts(data, frontend, partitions, pieces, graphs)
-    if calibrator is not None:
-        clock.lap("plan")
-        parts, target = calibrator(parts, target)
-        clock.lap("calibrate")
-    artifacts: list[Artifact] = []
-    for plans in _plans_by_executor(parts.graphs, target, clock, tuner):
-        artifacts.append(parts.artifact(plans, shared))
-        clock.lap("render")
-    _prepare_on_cpu(artifacts[0], process, clock)
+        LOGGER.info("reading the model")
+        model: Model = read_model(data)
+        frontend: Frontend = lower_model(model, options, litert_shapes(data, process), target.missing_types)
+        partitions: tuple[Partition, ...] = frontend.partitions()
+        if lowered is not None:
+            lowered(frontend)
+        pieces = {p: frontend.pieces(p) for p in partitions}
+        LOGGER.info("planning kernels for %d operators", len(frontend.lowered.entries))
+        graphs: Graphs = {p: tuple(optimize(piece.graph) for piece in pieces[p]) for p in partitions}
+        check_graph_size([graph for each in graphs.values() for graph in each])
+        parts = Parts(data, frontend, partitions, pieces, graphs)
+        if calibrator is not None:
+            clock.lap("plan")
+            parts, target = calibrator(parts, target)
+            clock.lap("calibrate")
+        artifacts: list[Artifact] = []
+        for plans in _plans_by_executor(parts.graphs, target, clock, tuner):
+            artifacts.append(parts.artifact(plans, shared))
+            clock.lap("render")
+        for partition in artifacts[0].partitions:  # those for the CPU are the same in every artifact
+            if isinstance(partition, CpuPartition):
+                LOGGER.info("LiteRT prepares %d operators for the CPU", len(partition.operators))
+                prepare(partition, artifacts[0], process)
+                clock.lap("interpreter")
     return tuple(artifacts)
-
-
-def _prepare_on_cpu(artifact: Artifact, process: GuardedProcess, clock: Stopwatch) -> None:
-    """Let LiteRT prepare the partitions for the CPU, which are those of every artifact. Raises UnsupportedError."""
-    for partition in artifact.partitions:
-        if isinstance(partition, CpuPartition):
-            LOGGER.info("LiteRT prepares %d operators for the CPU", len(partition.operators))
-            prepare(partition, artifact, process)
-            clock.lap("interpreter")
 
 
 def compile_piece(piece: LoweredPiece, plan: Plan) -> DevicePartition:
