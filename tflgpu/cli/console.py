@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from math import isfinite
 from os import PathLike
@@ -16,7 +16,6 @@ import typer
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
-from tflgpu.cli.terminal.listing import Listing
 from tflgpu.errors import (
     BuildError,
     CacheWarning,
@@ -77,12 +76,7 @@ def reporting_errors(verb: Callable[..., None]) -> Callable[..., None]:
     def reported(*args: Any, **kwargs: Any) -> None:
         try:
             with warnings.catch_warnings():
-                for category in (
-                    CacheWarning,
-                    DeviceWarning,
-                    FallbackWarning,
-                    PluginWarning,
-                ):  # whatever PYTHONWARNINGS says
+                for category in WARNINGS:  # whatever PYTHONWARNINGS says
                     warnings.simplefilter("always", category)
                 warnings.showwarning = lambda message, *_: print_warning(str(message))
                 verb(*args, **kwargs)
@@ -137,11 +131,6 @@ def note(message: str) -> None:
     """Tell on stderr what was done, unless -q forbids it: stdout is for data."""
     if LOGGER.isEnabledFor(logging.WARNING):
         messages.print(Text(printable(message)))
-
-
-def table(*columns: str, right: Sequence[str] = (), prose: Sequence[str] = (), title: str | None = None) -> Listing:
-    """An empty table; the columns in ``right`` hold numbers, those in ``prose`` sentences, all others names."""
-    return Listing(*columns, right=right, prose=prose, title=title)
 
 
 def print_json(data: object) -> None:

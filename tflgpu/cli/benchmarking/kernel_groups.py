@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from rich.markup import escape
 from rich.table import Table
 
-from tflgpu.cli.console import table
 from tflgpu.cli.tables import kernel_table
+from tflgpu.cli.terminal.listing import Listing
 from tflgpu.report.profile import KernelTime, Profile
 
 # Rows of the slowest kernels, as TFLite's benchmark_model prints them.
@@ -43,7 +43,7 @@ def profile_tables(profile: Profile) -> tuple[Table, Table, Table]:
 def _slowest_table(profile: Profile) -> Table:
     """The slowest kernels. #: their place in the run's order."""
     numbers = ("#", "us", "%", "cdf%", "kB")
-    result = table("#", "node type", *numbers[1:], right=numbers, title="top by computation time")
+    result = Listing("#", "node type", *numbers[1:], right=numbers, title="top by computation time")
     ranked = sorted(enumerate(profile.kernels), key=lambda k: -k[1].seconds)
     sum_so_far = 0.0
     for number, kernel in ranked[:TOP]:
@@ -56,7 +56,7 @@ def _slowest_table(profile: Profile) -> Table:
 def _node_type_table(profile: Profile) -> Table:
     """One row for each type of kernels."""
     numbers = ("count", "us", "%", "cdf%", "kB")
-    result = table("node type", *numbers, right=numbers, title="summary by node type")
+    result = Listing("node type", *numbers, right=numbers, title="summary by node type")
     sum_so_far = 0.0
     for each in node_types(profile.kernels):
         sum_so_far += each.seconds

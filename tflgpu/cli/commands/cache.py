@@ -21,7 +21,7 @@ from tflgpu.artifact.cache.maintenance import Finding, evict, survey
 from tflgpu.artifact.cache.payload import UnreadableError
 from tflgpu.artifact.cache.store import Entry
 from tflgpu.cli.arguments import AsJson, CacheDirs
-from tflgpu.cli.console import console, print_json, reporting_errors, table
+from tflgpu.cli.console import console, print_json, reporting_errors
 from tflgpu.cli.terminal.listing import Listing
 from tflgpu.cli.terminal.logs import with_verbosity
 from tflgpu.target import precision_of
@@ -173,7 +173,7 @@ def _listing(findings: Sequence[Finding]) -> Listing:
     devices = ["device"] * (len(known) > 1)
     numbers = ("token", "bytes", "last used")
     columns = ("entry", "token", *devices, "precision", "bytes", "last used", *states)
-    result = table(*columns, right=numbers, prose=states, title=None if devices else "".join(known))
+    result = Listing(*columns, right=numbers, prose=states, title=None if devices else "".join(known))
     for f in findings:
         facts = (f.model or f"({_kind(f.entry)})", *(str((f.key or {}).get(name, "")) for name in ("token", *devices)))
         state = "sound" if f.fault is None else f"[red]{escape(f.fault)}[/]"

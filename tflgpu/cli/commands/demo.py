@@ -19,9 +19,10 @@ import tflgpu
 from tflgpu.api import CompiledModel
 from tflgpu.cli.arguments import AsJson, with_options
 from tflgpu.cli.commands.devices import device_facts
-from tflgpu.cli.console import console, note, print_json, table
+from tflgpu.cli.console import console, note, print_json
 from tflgpu.cli.digits import drawing
 from tflgpu.cli.tables import kernel_table, kernels_as_list, start_table
+from tflgpu.cli.terminal.listing import Listing
 from tflgpu.cli.terminal.progress import compile_model
 from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.fallback import is_installed
@@ -121,7 +122,7 @@ def _print(
 
 def _print_answers(answers: list[Answer], labels: NDArray[np.uint8]) -> None:
     numbers = ("right", "accuracy", "us a digit")
-    result = table("engine", *numbers, right=numbers, title=f"{len(labels)} digits that training never saw")
+    result = Listing("engine", *numbers, right=numbers, title=f"{len(labels)} digits that training never saw")
     for answer in answers:
         right = int((answer.predictions == labels).sum())
         result.add_row(
