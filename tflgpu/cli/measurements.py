@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import tflgpu
@@ -56,11 +55,6 @@ def measurements_table(measured: Mapping[int, Probes]) -> Listing:
     for name, unit, value in ROWS:
         listing.add_row(name, unit, *(_digits(value(probes)) for probes in measured.values()))
     return listing
-
-
-def as_facts(probes: Probes | None) -> dict[str, float] | None:
-    """The JSON of ``[].measured``."""
-    return None if probes is None else asdict(probes)
 
 
 def _digits(number: float) -> str:

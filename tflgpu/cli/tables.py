@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
 from tflgpu.api import CompiledModel
 from tflgpu.cli.terminal.listing import Listing
 from tflgpu.report.profile import NUMBERS, Profile, kernel_rows
 
 
-def start_table(*models: CompiledModel) -> Listing:
-    """What each stage of compiling took, in one column a model."""
-    stages = list(dict.fromkeys(stage for model in models for stage in model.seconds))
-    kinds = ["cold" if is_cold(model) else "warm" for model in models]
+def start_table(kinds: Sequence[str], starts: Sequence[Mapping[str, float]], total: str) -> Listing:
+    """What each stage of compiling took, in one column a start, and the row ``total`` with the sums."""
     result = Listing("start, ms", *kinds, right=kinds)
-    for stage in stages:
-        result.add_row(stage, *(f"{1e3 * m.seconds[stage]:.1f}" if stage in m.seconds else "" for m in models))
-    result.add_row("total", *(f"{1e3 * sum(m.seconds.values()):.1f}" for m in models), style="bold")
+    for stage in dict.fromkeys(stage for seconds in starts for stage in seconds):
+        result.add_row(stage, *(f"{1e3 * seconds[stage]:.1f}" if stage in seconds else "" for seconds in starts))
+    result.add_row(total, *(f"{1e3 * sum(seconds.values()):.1f}" for seconds in starts), style="bold")
     return result
 
 
-def is_cold(model: CompiledModel) -> bool:
-    """Whether a model was compiled, and not taken from the cache: only then is there a stage in which it is planned."""
-    return "plan" in model.seconds
+def start_kind(model: CompiledModel) -> Literal["cold", "warm"]:
+    """Whether a model was compiled or taken from the cache: only compiling has a stage in which it is planned."""
+    return "cold" if "plan" in model.seconds else "warm"
 
 
 def kernel_table(profile: Profile) -> Listing:

@@ -22,7 +22,7 @@ from tflgpu.cli.benchmarking.measurement import Duration, Measurement, measure_m
 from tflgpu.cli.benchmarking.start import Start
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json
-from tflgpu.cli.tables import kernels_as_list
+from tflgpu.cli.tables import kernels_as_list, start_table
 from tflgpu.cli.terminal.listing import Listing
 from tflgpu.cli.terminal.progress import progress
 from tflgpu.report.report import Report
@@ -125,10 +125,7 @@ def _print(model: Path, found: Measurement) -> None:
 
 def _start_table(starts: Sequence[Start]) -> Table:
     kinds = [start.kind for start in starts]
-    result = Listing("start, ms", *kinds, right=kinds)
-    for stage in dict.fromkeys(stage for start in starts for stage in start.seconds):
-        result.add_row(stage, *(f"{1e3 * s.seconds[stage]:.1f}" if stage in s.seconds else "" for s in starts))
-    result.add_row("init", *(f"{1e3 * sum(s.seconds.values()):.1f}" for s in starts), style="bold")
+    result = start_table(kinds, [start.seconds for start in starts], "init")
     result.add_row("first inference", *(f"{1e3 * s.first:.1f}" for s in starts))
     return result
 

@@ -13,7 +13,7 @@ from rich.markup import escape
 import tflgpu
 from tflgpu.cli.arguments import AsJson, CacheDirs
 from tflgpu.cli.console import console, print_json, print_warning
-from tflgpu.cli.measurements import as_facts, measured_devices, measurements_table
+from tflgpu.cli.measurements import measured_devices, measurements_table
 from tflgpu.cli.terminal.listing import Listing
 from tflgpu.measure.device_model_files import FORMAT, DeviceModel
 from tflgpu.runtime.opencl.devices import Device, choose, idle_gpus, no_device
@@ -56,7 +56,8 @@ def list_devices(
     if describe:
         print_json(_description(found[0], measured.get(found[0].index)))
     elif as_json:
-        print_json([device_facts(d) | {"measured": as_facts(measured.get(d.index))} for d in found])
+        facts = {index: asdict(probes) for index, probes in measured.items()}
+        print_json([device_facts(d) | {"measured": facts.get(d.index)} for d in found])
     else:
         _print_devices(found)
         _print_drivers(found)

@@ -22,7 +22,7 @@ from tflgpu.artifact.cache.signature import signer
 from tflgpu.cli.arguments import AsJson, with_options
 from tflgpu.cli.console import REPORTED, console, message_of, note, print_error, print_json, print_warning
 from tflgpu.cli.processes import end_processes, in_own_process
-from tflgpu.cli.tables import is_cold
+from tflgpu.cli.tables import start_kind
 from tflgpu.cli.terminal.listing import Listing
 from tflgpu.cli.terminal.progress import display
 from tflgpu.measure.device_model import planned_target
@@ -145,7 +145,7 @@ def start_and_run(model: Path, options: tflgpu.Options) -> Start:
             kernels=compiled.report.kernels or 0,
             entry=key.name,
             bytes=next(sizes, None),
-            cold=is_cold(compiled),
+            cold=start_kind(compiled) == "cold",
             seconds=sum(compiled.seconds.values()),
         )
 
