@@ -17,7 +17,7 @@ from tflgpu.artifact.cache import (
     token_of,
 )
 from tflgpu.artifact.cache.disk_cache import RACY_NANOSECONDS
-from tflgpu.artifact.cache.key import SourceKey
+from tflgpu.artifact.cache.key import source_key
 
 pytestmark = pytest.mark.usefixtures("fresh_warnings")
 
@@ -84,10 +84,10 @@ def test_a_file_is_not_hashed_again_while_it_is_unchanged(folder: Path, tmp_path
     os.utime(model, ns=(old, old))
     stamp = FileStamp.of(model.stat())._replace(changed=old)  # no one can set the time of change, so it is told here
     cache.remember_content(7, stamp, "c" * 32)
-    found = cache.load(SourceKey(7, stamp))
+    found = cache.load(source_key(7, stamp))
     assert found is not None and found.metadata == {"content": "c" * 32}
     assert cache.known_content(7, model) is None, "the time of change is not the one that was remembered"
-    cache.store(SourceKey(7, FileStamp.of(model.stat())), {}, {"content": "c" * 32})
+    cache.store(source_key(7, FileStamp.of(model.stat())), {}, {"content": "c" * 32})
     assert cache.known_content(7, model) == "c" * 32
     assert cache.known_content(8, model) is None, "another token"
     model.write_bytes(b"changed")
