@@ -25,14 +25,12 @@ from tflgpu.codegen.assemble import assemble
 from tflgpu.codegen.link import link, state_bindings
 from tflgpu.codegen.program_size import check_graph_size, check_program_size
 from tflgpu.codegen.render import KernelSource, render
-from tflgpu.errors import UnsupportedError
 from tflgpu.fallback.cpu_engine import prepare
 from tflgpu.fallback.guarded_process import GuardedProcess
 from tflgpu.fallback.shape_inference import litert_shapes
 from tflgpu.fallback.submodel import extract_submodel
 from tflgpu.frontend.control_flow.pieces import Branch, Call, Loop, LoweredPiece, PartedLoop
 from tflgpu.frontend.frontend import Frontend, lower_model
-from tflgpu.frontend.lowered import Lowered
 from tflgpu.frontend.partition import Partition
 from tflgpu.graph.ir import Graph
 from tflgpu.kernels.request import Chooser, first_ranked
@@ -264,14 +262,3 @@ def inspect_model(data: bytes, options: Options, target: Target | None = None) -
         return make_report(frontend, partitions, each)
     plans = {p: tuple(make_plan(graph, target) for graph in graphs_of) for p, graphs_of in graphs.items()}
     return _report(frontend, partitions, plans)
-
-
-def plan_model(data: bytes, options: Options, target: Target) -> tuple[Lowered, Plan]:
-    """The stages before code generation for a model that runs on the device as one piece.
-
-    Raises UnsupportedError with every reason if it does not.
-    """
-    lowered = lower_file(data, options, target.missing_types).lowered
-    if not lowered.is_whole:
-        raise UnsupportedError(lowered.cuts)
-    return lowered, make_plan(optimize(lowered.graph), target)
