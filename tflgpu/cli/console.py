@@ -138,6 +138,11 @@ def print_json(data: object) -> None:
     console.out(json.dumps(_plain(data), indent=2, allow_nan=False), highlight=False)
 
 
+def picked(value: object, *names: str) -> dict[str, Any]:
+    """Attributes of an object by their names, for JSON."""
+    return {name: getattr(value, name) for name in names}
+
+
 def _plain(value: Any) -> Any:
     """``value`` as json takes it: paths as text; NaN and infinities, which JSON has not, as null."""
     if isinstance(value, Mapping):
