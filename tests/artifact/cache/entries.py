@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tflgpu.artifact.cache import Cache, DeviceIdentity, Key, survey
+from tflgpu.artifact.cache import Cache, DeviceIdentity, Finding, Key, survey
 from tflgpu.artifact.cache import key as keys
 
 DEVICE = DeviceIdentity(platform="A platform OpenCL 3.0", device="A device", driver="1.2.3")
@@ -63,3 +63,8 @@ def fill(cache: Cache, numbers: range, size: int = 1000) -> None:
 
 def stored(cache: Cache) -> set[int]:
     return {int(finding.key["token"], 16) for finding in survey(cache) if finding.key and "content" in finding.key}
+
+
+def faulty(cache: Cache) -> list[Finding]:
+    """The entries with a fault."""
+    return [finding for finding in survey(cache) if finding.fault is not None]

@@ -15,13 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tests.artifact.cache.entries import DEVICE, fill, metadata_of, model_key, same, stored, tensors_of
+from tests.artifact.cache.entries import DEVICE, faulty, fill, metadata_of, model_key, same, stored, tensors_of
 from tflgpu.artifact.cache import (
     Cache,
     evict,
     kernel_key,
     survey,
-    verify,
 )
 from tflgpu.artifact.cache.payload import DTYPES
 from tflgpu.errors import CacheWarning
@@ -159,7 +158,7 @@ def test_the_survey(folder: Path) -> None:
     assert model.key == json.loads(model_key().text)
     assert model.entry.bytes == (folder / "v1" / model_key().name).stat().st_size
     assert model.entry.used == 1 and before - 1 < kernel.entry.used < time.time() + 1
-    assert verify(cache) == [stranger] and stranger.fault == "is not named like an entry"
+    assert faulty(cache) == [stranger] and stranger.fault == "is not named like an entry"
 
 
 def test_a_warm_start_imports_no_writer(folder: Path) -> None:

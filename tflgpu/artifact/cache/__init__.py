@@ -19,7 +19,7 @@ from tflgpu.artifact.cache.key import (
     trial_key,
     unit_key,
 )
-from tflgpu.artifact.cache.maintenance import Finding, evict, pack, survey, verify
+from tflgpu.artifact.cache.maintenance import Finding, evict, pack, survey
 from tflgpu.artifact.cache.payload import Payload
 from tflgpu.artifact.cache.store import Entry
 from tflgpu.artifact.cache.token import content_hash, model_token, token_of
@@ -44,6 +44,5 @@ __all__ = [
     "token_of",
     "trial_key",
     "unit_key",
-    "verify",
     "warn_once",
 ]
