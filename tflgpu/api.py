@@ -496,7 +496,7 @@ class CompiledModel:
             key, stored = serializer.find(self._model, options, identity, target, cache, clock, self._shared)
             if stored is None and self._shared and not cache.is_writable:  # perhaps with all of its weights
                 key, stored = serializer.find(self._model, options, identity, target, cache, clock)
-            self._content_hash = key.content
+            self._content_hash = key.fields["content"]
             if stored is None and options.cache == "require":
                 raise CacheMissError(
                     f"the cache has no artifact {key.name} of this model for {self.device.name}, driver "

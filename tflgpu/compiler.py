@@ -25,14 +25,12 @@ from tflgpu.codegen.assemble import assemble
 from tflgpu.codegen.link import link, state_bindings
 from tflgpu.codegen.program_size import check_graph_size, check_program_size
 from tflgpu.codegen.render import KernelSource, render
-from tflgpu.errors import UnsupportedError
 from tflgpu.fallback.cpu_engine import prepare
 from tflgpu.fallback.guarded_process import GuardedProcess
 from tflgpu.fallback.shape_inference import litert_shapes
 from tflgpu.fallback.submodel import extract_submodel
 from tflgpu.frontend.control_flow.pieces import Branch, Call, Loop, LoweredPiece, PartedLoop
 from tflgpu.frontend.frontend import Frontend, lower_model
-from tflgpu.frontend.lowered import Lowered
 from tflgpu.frontend.partition import Partition
 from tflgpu.graph.ir import Graph
 from tflgpu.kernels.request import Chooser, first_ranked
@@ -130,51 +128,33 @@ def compile_model(
     Raises ModelError for a damaged model, UnsupportedError with every reason if an operator has nowhere to run,
     ValueError for options that do not fit the model.
     """
+    clock = clock or Stopwatch()
     with GuardedProcess(options.cpu_part.trial_timeout) as process:
-        return _compile(data, options, target, clock or Stopwatch(), tuner, calibrator, process, shared, lowered)
-
-
-def _compile(
-    data: bytes,
-    options: Options,
-    target: Target,
-    clock: Stopwatch,
-    tuner: Tuner | None,
-    calibrator: Calibrator | None,
-    process: GuardedProcess,
-    shared: Sequence[SharedConstants],
-    lowered: Callable[[Frontend], None] | None,
-) -> tuple[Artifact, ...]:
-    LOGGER.info("reading the model")
-    model: Model = read_model(data)
-    frontend: Frontend = lower_model(model, options, litert_shapes(data, process), target.missing_types)
-    partitions: tuple[Partition, ...] = frontend.partitions()
-    if lowered is not None:
-        lowered(frontend)
-    pieces = {p: frontend.pieces(p) for p in partitions}
-    LOGGER.info("planning kernels for %d operators", len(frontend.lowered.entries))
-    graphs: Graphs = {p: tuple(optimize(piece.graph) for piece in pieces[p]) for p in partitions}
-    check_graph_size([graph for each in graphs.values() for graph in each])
-    parts = Parts(data, frontend, partitions, pieces, graphs)
-    if calibrator is not None:
-        clock.lap("plan")
-        parts, target = calibrator(parts, target)
-        clock.lap("calibrate")
-    artifacts: list[Artifact] = []
-    for plans in _plans_by_executor(parts.graphs, target, clock, tuner):
-        artifacts.append(parts.artifact(plans, shared))
-        clock.lap("render")
-    _prepare_on_cpu(artifacts[0], process, clock)
+        LOGGER.info("reading the model")
+        model: Model = read_model(data)
+        frontend: Frontend = lower_model(model, options, litert_shapes(data, process), target.missing_types)
+        partitions: tuple[Partition, ...] = frontend.partitions()
+        if lowered is not None:
+            lowered(frontend)
+        pieces = {p: frontend.pieces(p) for p in partitions}
+        LOGGER.info("planning kernels for %d operators", len(frontend.lowered.entries))
+        graphs: Graphs = {p: tuple(optimize(piece.graph) for piece in pieces[p]) for p in partitions}
+        check_graph_size([graph for each in graphs.values() for graph in each])
+        parts = Parts(data, frontend, partitions, pieces, graphs)
+        if calibrator is not None:
+            clock.lap("plan")
+            parts, target = calibrator(parts, target)
+            clock.lap("calibrate")
+        artifacts: list[Artifact] = []
+        for plans in _plans_by_executor(parts.graphs, target, clock, tuner):
+            artifacts.append(parts.artifact(plans, shared))
+            clock.lap("render")
+        for partition in artifacts[0].partitions:  # those for the CPU are the same in every artifact
+            if isinstance(partition, CpuPartition):
+                LOGGER.info("LiteRT prepares %d operators for the CPU", len(partition.operators))
+                prepare(partition, artifacts[0], process)
+                clock.lap("interpreter")
     return tuple(artifacts)
-
-
-def _prepare_on_cpu(artifact: Artifact, process: GuardedProcess, clock: Stopwatch) -> None:
-    """Let LiteRT prepare the partitions for the CPU, which are those of every artifact. Raises UnsupportedError."""
-    for partition in artifact.partitions:
-        if isinstance(partition, CpuPartition):
-            LOGGER.info("LiteRT prepares %d operators for the CPU", len(partition.operators))
-            prepare(partition, artifact, process)
-            clock.lap("interpreter")
 
 
 def compile_piece(piece: LoweredPiece, plan: Plan) -> DevicePartition:
@@ -282,14 +262,3 @@ def inspect_model(data: bytes, options: Options, target: Target | None = None) -
         return make_report(frontend, partitions, each)
     plans = {p: tuple(make_plan(graph, target) for graph in graphs_of) for p, graphs_of in graphs.items()}
     return _report(frontend, partitions, plans)
-
-
-def plan_model(data: bytes, options: Options, target: Target) -> tuple[Lowered, Plan]:
-    """The stages before code generation for a model that runs on the device as one piece.
-
-    Raises UnsupportedError with every reason if it does not.
-    """
-    lowered = lower_file(data, options, target.missing_types).lowered
-    if not lowered.is_whole:
-        raise UnsupportedError(lowered.cuts)
-    return lowered, make_plan(optimize(lowered.graph), target)

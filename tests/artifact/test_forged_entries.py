@@ -12,7 +12,7 @@ import pytest
 import tflgpu
 from tests.safety.models import scaled
 from tflgpu.artifact import serializer
-from tflgpu.artifact.cache import Cache, ModelKey
+from tflgpu.artifact.cache import Cache, Key
 from tflgpu.artifact.records import Blob, decode, encode
 from tflgpu.model.model_source import ModelContent
 from tflgpu.options import CacheFiles, Options
@@ -25,7 +25,7 @@ X = np.ones((1, 2, 2, 4), np.float32)
 pytestmark = pytest.mark.usefixtures("fresh_warnings")
 
 
-def stored(options: Options) -> tuple[Cache, ModelKey]:
+def stored(options: Options) -> tuple[Cache, Key]:
     """A cache with the model y = 2 x, and its key there."""
     device = tflgpu.compile(scaled(2.0), options).device
     cache = serializer.open_cache(options)

@@ -9,8 +9,8 @@ import pytest
 
 import tflgpu
 from tests.cli.command import MODEL, as_json, fail, succeed
+from tests.support.planning import plan_of
 from tflgpu.codegen.render import render
-from tflgpu.compiler import plan_model
 from tflgpu.measure.device_model_files import FOLDER, device_model, shipped_models
 from tflgpu.options import options_of
 
@@ -24,7 +24,7 @@ def test_every_shipped_device_gets_a_plan_without_a_device(name: str, no_device:
     limits = described.device.limits
     for precision in ("fp32", "fp16"):
         options = options_of({"precision": precision, "executor": "launch"})
-        _, plan = plan_model(MODEL.read_bytes(), options, described.target(options))
+        plan = plan_of(MODEL.read_bytes(), described.target(options), options)
         assert render(plan).names
         assert all(k.kernel.local_size <= limits.work_group_size for k in plan.kernels)
         assert all(k.kernel.workspace <= limits.local_vec4s for k in plan.kernels)

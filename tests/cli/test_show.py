@@ -13,7 +13,6 @@ from tests.frontend.control_flow.control_models import collatz
 from tests.support.models import WITHOUT_KERNEL, Builder
 from tests.support.planning import plan_of
 from tflgpu.codegen.render import render
-from tflgpu.compiler import plan_model
 from tflgpu.frontend.lower import lower
 from tflgpu.model.reader import read_model
 from tflgpu.passes import PASSES
@@ -130,9 +129,8 @@ def test_a_model_that_runs_nowhere_is_an_error(tmp_path: Path, monkeypatch: pyte
 
 
 def test_show_plan(device: tflgpu.Device) -> None:
-    _, expected = plan_model(
-        MODEL.read_bytes(), tflgpu.Options(precision="fp16"), device.target(tflgpu.Options(precision="fp16"))
-    )
+    options = tflgpu.Options(precision="fp16")
+    expected = plan_of(MODEL.read_bytes(), device.target(options), options)
     plan = as_json("show", MODEL, "--stage", "plan", "--precision", "fp16")
     assert plan["target"]["storage"] == "half"
     assert [k["tiles"] for k in plan["kernels"]] == [k.kernel.tiles for k in expected.kernels]

@@ -13,7 +13,7 @@ from scripts import measure_device
 from tests.safety.models import scaled
 from tflgpu.artifact import serializer
 from tflgpu.artifact.cache import Cache
-from tflgpu.artifact.cache.key import ProbesKey
+from tflgpu.artifact.cache.key import probes_key
 from tflgpu.artifact.records import decode, encode
 from tflgpu.codegen.probe_source import probe_program
 from tflgpu.errors import DeviceError
@@ -167,7 +167,7 @@ def test_a_damaged_measurement_is_a_miss(
         cache_files=CacheFiles(path=tmp_path),
     )
     session, cache = open_session(device), Cache([tmp_path])
-    key = ProbesKey(serializer.PROBES_REVISION, device.identity)
+    key = probes_key(serializer.PROBES_REVISION, device.identity)
     for record in ({}, {"probes": {"is": "Probes"}}, {"probes": asdict(replace(H200, clock=0.0)) | {"is": "Probes"}}):
         monkeypatch.setattr(device_model, "_measured", {})
         cache.store(key, {}, record)

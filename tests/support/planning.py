@@ -6,14 +6,18 @@ from typing import Any
 
 import tflgpu
 from tests.support.targets import H200
-from tflgpu.compiler import plan_model
+from tflgpu.compiler import lower_file
+from tflgpu.errors import UnsupportedError
 from tflgpu.frontend.frontend import lower_model
 from tflgpu.frontend.lower import Choices, lower
 from tflgpu.graph.ir import Graph
 from tflgpu.model.reader import read_model
+from tflgpu.options import Options
 from tflgpu.passes import optimize
-from tflgpu.plan import Plan
+from tflgpu.plan import Plan, make_plan
 from tflgpu.target import Target
+
+DEFAULTS = Options()
 
 
 def graph_of(model: bytes) -> Graph:
@@ -27,8 +31,12 @@ def obstacles_of(model: bytes, **options: Any) -> str:
     return " ".join(lower(read_model(model), choices=Choices(**options)).obstacles)
 
 
-def plan_of(model: bytes, target: Target = H200) -> Plan:
-    return plan_model(model, tflgpu.Options(), target)[1]
+def plan_of(model: bytes, target: Target = H200, options: Options = DEFAULTS) -> Plan:
+    """The plan of a model that runs on the device as one piece. Raises UnsupportedError if it does not."""
+    lowered = lower_file(model, options, target.missing_types).lowered
+    if not lowered.is_whole:
+        raise UnsupportedError(lowered.cuts)
+    return make_plan(optimize(lowered.graph), target)
 
 
 def kinds(plan: Plan) -> list[str]:

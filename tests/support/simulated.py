@@ -20,9 +20,9 @@ import pytest
 import tflgpu
 from tests.kernels.gpu.ways import take_always
 from tests.support.fixed_cases import fixed_cases
+from tests.support.planning import plan_of
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
-from tflgpu.compiler import plan_model
 from tflgpu.kernels.cpu import convolution_kernels
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
@@ -43,7 +43,7 @@ def run_cases(family: Literal["cpu", "gpu"], precision: Literal["fp32", "fp16"])
                 take_always(patch, "kn2row")
             if name == "packed_convolution":  # of an image that is so small that quads are faster
                 patch.setattr(convolution_kernels, "_cost_by_quads", lambda request: inf)
-            _, plan = plan_model(case.model, options, device.target(options))
+            plan = plan_of(case.model, device.target(options), options)
         templates |= {k.kernel.template for k in plan.kernels}
         source = render(plan)
         executor = LaunchExecutor(link(plan, source.names, separate=True), build(source.text, session)[0], session)

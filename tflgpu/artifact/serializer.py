@@ -24,14 +24,12 @@ from tflgpu.artifact.cache import (
     Cache,
     DeviceIdentity,
     FileStamp,
-    ModelKey,
-    ProbesKey,
-    TuningKey,
-    UnitKey,
+    Key,
     content_hash,
     token_of,
     warn_once,
 )
+from tflgpu.artifact.cache import key as keys
 from tflgpu.artifact.executable import SharedConstants
 from tflgpu.artifact.records import Blob, decode, encode
 from tflgpu.errors import ModelError
@@ -102,7 +100,7 @@ def model_key(
     device: DeviceIdentity,
     target: Target,
     shared: Sequence[SharedConstants] = (),
-) -> ModelKey:
+) -> Key:
     """What a model compiled with ``options`` for ``device`` goes by. Raises OSError if its file cannot be read.
 
     shared: constants that it may refer to.
@@ -120,7 +118,7 @@ def find(
     cache: Cache,
     clock: Stopwatch,
     shared: Sequence[SharedConstants] = (),
-) -> tuple[ModelKey, Artifact | None]:
+) -> tuple[Key, Artifact | None]:
     """What a model goes by, and its artifact; None if the cache has no sound one.
 
     With a token of the caller's, a file that has not changed since it was last hashed is not read, unless other input
@@ -139,7 +137,7 @@ def find(
                 return key, found
     key = model_key(model, options, device, target, shared)
     if token is not None and model.status is not None:
-        cache.remember_content(token, FileStamp.of(model.status), key.content)
+        cache.remember_content(token, FileStamp.of(model.status), key.fields["content"])
     clock.lap("hash")
     found = load(cache, key)
     if found is not None and not found.has_free_axes:
@@ -155,59 +153,59 @@ def check_unchanged(model: ModelContent, expected: str) -> None:
         raise ModelError(f"{model.path} has changed since the model was compiled")
 
 
-def load(cache: Cache, key: ModelKey) -> Artifact | None:
+def load(cache: Cache, key: Key) -> Artifact | None:
     """The artifact, its arrays on the mapped file; None if the cache has no sound one."""
     return _decoded(cache, key, Artifact, "artifact", "compiled model")
 
 
-def store(cache: Cache, key: ModelKey, artifact: Artifact, name: str | None = None) -> None:
+def store(cache: Cache, key: Key, artifact: Artifact, name: str | None = None) -> None:
     """Keep an artifact. name: of the model's file, for a listing. Faults of the disk are a CacheWarning."""
     blobs: list[Blob] = []
     record = encode(artifact, blobs)
     cache.store(key, {f"blob.{i}": blob for i, blob in enumerate(blobs)}, {"artifact": record, "model": name})
 
 
-def load_choice(cache: Cache, key: TuningKey) -> tuple[int, ...] | None:
+def load_choice(cache: Cache, key: Key) -> tuple[int, ...] | None:
     """The parameters that :func:`store_choice` kept; None if the cache has no sound ones."""
     return _decoded(cache, key, tuple[int, ...], "choice", "tuning")
 
 
-def store_choice(cache: Cache, key: TuningKey, choice: tuple[int, ...]) -> None:
+def store_choice(cache: Cache, key: Key, choice: tuple[int, ...]) -> None:
     """Keep measured parameters of a kernel. Faults of the disk are a CacheWarning."""
     cache.store(key, {}, {"choice": list(choice)})
 
 
-def tuning_key(kernel: str, effort: str, device: DeviceIdentity) -> TuningKey:
+def tuning_key(kernel: str, effort: str, device: DeviceIdentity) -> Key:
     """What the measured parameters of a kernel go by. kernel: all that its speed depends on."""
-    return TuningKey(kernel, effort, device, _versions())
+    return keys.tuning_key(kernel, effort, device, _versions())
 
 
 def load_probes(cache: Cache, device: DeviceIdentity) -> Probes | None:
     """What :func:`store_probes` kept of a device with this driver; None if the cache has nothing sound."""
     from tflgpu.target.probes import Probes  # of GPUs
 
-    probes = _decoded(cache, ProbesKey(PROBES_REVISION, device), Probes, "probes", "measurement of a device")
+    probes = _decoded(cache, keys.probes_key(PROBES_REVISION, device), Probes, "probes", "measurement of a device")
     return probes if probes is not None and probes.is_sound else None
 
 
 def store_probes(cache: Cache, device: DeviceIdentity, probes: Probes) -> None:
     """Keep what was measured of a device. Faults of the disk are a CacheWarning."""
-    cache.store(ProbesKey(PROBES_REVISION, device), {}, {"probes": encode(probes, [])})
+    cache.store(keys.probes_key(PROBES_REVISION, device), {}, {"probes": encode(probes, [])})
 
 
-def load_unit(cache: Cache, key: UnitKey) -> bool | None:
+def load_unit(cache: Cache, key: Key) -> bool | None:
     """Whether the sums of an integer unit were right; None if the cache does not know."""
     found = cache.load(key)
     right = None if found is None else found.metadata.get("right")
     return right if isinstance(right, bool) else None
 
 
-def store_unit(cache: Cache, key: UnitKey, right: bool) -> None:
+def store_unit(cache: Cache, key: Key, right: bool) -> None:
     """Keep whether the sums of an integer unit were right. Faults of the disk are a CacheWarning."""
     cache.store(key, {}, {"right": right})
 
 
-def _decoded(cache: Cache, key: ModelKey | TuningKey | ProbesKey, kind: type[T], field: str, name: str) -> T | None:
+def _decoded(cache: Cache, key: Key, kind: type[T], field: str, name: str) -> T | None:
     """The record of a type in a field of an entry's metadata; None if there is no sound one. name: for the warning."""
     found = cache.load(key)
     if found is None:
@@ -227,11 +225,11 @@ def _key(
     device: DeviceIdentity,
     target: Target,
     shared: Sequence[SharedConstants],
-) -> ModelKey:
+) -> Key:
     matter = _that_matter(options, target)
     if shared:
         matter["shared"] = content_hash(repr([(each.bytes, sorted(each.offsets.items())) for each in shared]).encode())
-    return ModelKey(token, content, matter, device, _versions())
+    return keys.model_key(token, content, matter, device, _versions())
 
 
 def _that_matter(options: Options, target: Target) -> dict[str, Any]:

@@ -25,9 +25,9 @@ from tflgpu.cli.commands.predict import predict_rows
 from tflgpu.cli.commands.profile import profile_model
 from tflgpu.cli.commands.run import run_model
 from tflgpu.cli.commands.show import show_model
-from tflgpu.cli.console import console, reporting_errors
-from tflgpu.cli.terminal.logs import Quiet, Verbose, set_verbosity, with_verbosity
-from tflgpu.cli.usage import Verbs
+from tflgpu.cli.console import console
+from tflgpu.cli.terminal.logs import Quiet, Verbose, set_verbosity
+from tflgpu.cli.usage import Verbs, as_verb
 
 __all__ = ["app"]
 
@@ -54,7 +54,7 @@ VERBS: dict[str, Callable[..., None]] = {
 }
 
 for name, verb in VERBS.items():
-    app.command(name)(with_verbosity(reporting_errors(verb)))
+    app.command(name)(as_verb(verb))
 app.add_typer(evaluate_app, name="evaluate")
 app.add_typer(cache_app, name="cache")
 

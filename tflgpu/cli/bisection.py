@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.markup import escape
 
-from tflgpu.cli.console import console, table
+from tflgpu.cli.console import console
+from tflgpu.cli.terminal.listing import Listing
 from tflgpu.evaluate.accuracy import Deviation, real
 from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.options import Options
@@ -133,7 +134,7 @@ def print_bisection(found: Bisection) -> None:
             end="",
         )
     console.print(f"; {len(found.tensors)} of {found.kernels} kernels compute a tensor of the file")
-    listing = table(
+    listing = Listing(
         "kernel",
         "tensor",
         "operators",

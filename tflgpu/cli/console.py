@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from math import isfinite
 from os import PathLike
@@ -16,7 +16,6 @@ import typer
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
-from tflgpu.cli.terminal.listing import Listing
 from tflgpu.errors import (
     BuildError,
     CacheWarning,
@@ -77,12 +76,7 @@ def reporting_errors(verb: Callable[..., None]) -> Callable[..., None]:
     def reported(*args: Any, **kwargs: Any) -> None:
         try:
             with warnings.catch_warnings():
-                for category in (
-                    CacheWarning,
-                    DeviceWarning,
-                    FallbackWarning,
-                    PluginWarning,
-                ):  # whatever PYTHONWARNINGS says
+                for category in WARNINGS:  # whatever PYTHONWARNINGS says
                     warnings.simplefilter("always", category)
                 warnings.showwarning = lambda message, *_: print_warning(str(message))
                 verb(*args, **kwargs)
@@ -139,14 +133,14 @@ def note(message: str) -> None:
         messages.print(Text(printable(message)))
 
 
-def table(*columns: str, right: Sequence[str] = (), prose: Sequence[str] = (), title: str | None = None) -> Listing:
-    """An empty table; the columns in ``right`` hold numbers, those in ``prose`` sentences, all others names."""
-    return Listing(*columns, right=right, prose=prose, title=title)
-
-
 def print_json(data: object) -> None:
     """``data`` as JSON on stdout."""
     console.out(json.dumps(_plain(data), indent=2, allow_nan=False), highlight=False)
+
+
+def picked(value: object, *names: str) -> dict[str, Any]:
+    """Attributes of an object by their names, for JSON."""
+    return {name: getattr(value, name) for name in names}
 
 
 def _plain(value: Any) -> Any:

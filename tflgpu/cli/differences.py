@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from tflgpu.cli.console import console, table
+from tflgpu.cli.console import console
+from tflgpu.cli.terminal.listing import Listing
 from tflgpu.evaluate.accuracy import Deviation
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.report.report import counted
@@ -63,7 +64,7 @@ def default_tolerance(precision: str, kind: str) -> float:
 def print_errors(outputs: Sequence[OutputDiff]) -> None:
     """The lines of the delegate's tool, then what else one wants to know of each output."""
     numbers = ("#", "max error", "range", "of range")
-    listing = table("#", "output", *numbers[1:], "unit", "", right=numbers)
+    listing = Listing("#", "output", *numbers[1:], "unit", "", right=numbers)
     for i, o in enumerate(outputs):
         console.print(f"OutputDiff\\[{i}]: avg_error={o.avg_error:.6g}, std_dev={o.std_dev:.6g}")
         errors = (f"{o.max_error:.3g}", f"{o.range:.3g}", f"{o.relative_error:.2g}")

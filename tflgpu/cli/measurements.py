@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import tflgpu
 from tflgpu.artifact.serializer import open_cache
-from tflgpu.cli.console import table
 from tflgpu.cli.terminal.listing import Listing
 from tflgpu.cli.terminal.progress import display
 from tflgpu.measure.device_model import known_probes, measure
@@ -53,15 +51,10 @@ def measured_devices(devices: Sequence[Device], cache_dirs: list[Path] | None, *
 def measurements_table(measured: Mapping[int, Probes]) -> Listing:
     """A column for each measured device."""
     names = [f"device {index}" for index in measured]
-    listing = table("measured", "", *names, right=names)
+    listing = Listing("measured", "", *names, right=names)
     for name, unit, value in ROWS:
         listing.add_row(name, unit, *(_digits(value(probes)) for probes in measured.values()))
     return listing
-
-
-def as_facts(probes: Probes | None) -> dict[str, float] | None:
-    """The JSON of ``[].measured``."""
-    return None if probes is None else asdict(probes)
 
 
 def _digits(number: float) -> str:

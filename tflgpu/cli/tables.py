@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
 from tflgpu.api import CompiledModel
-from tflgpu.cli.console import table
 from tflgpu.cli.terminal.listing import Listing
 from tflgpu.report.profile import NUMBERS, Profile, kernel_rows
 
 
-def start_table(*models: CompiledModel) -> Listing:
-    """What each stage of compiling took, in one column a model."""
-    stages = list(dict.fromkeys(stage for model in models for stage in model.seconds))
-    kinds = ["cold" if is_cold(model) else "warm" for model in models]
-    result = table("start, ms", *kinds, right=kinds)
-    for stage in stages:
-        result.add_row(stage, *(f"{1e3 * m.seconds[stage]:.1f}" if stage in m.seconds else "" for m in models))
-    result.add_row("total", *(f"{1e3 * sum(m.seconds.values()):.1f}" for m in models), style="bold")
+def start_table(kinds: Sequence[str], starts: Sequence[Mapping[str, float]], total: str) -> Listing:
+    """What each stage of compiling took, in one column a start, and the row ``total`` with the sums."""
+    result = Listing("start, ms", *kinds, right=kinds)
+    for stage in dict.fromkeys(stage for seconds in starts for stage in seconds):
+        result.add_row(stage, *(f"{1e3 * seconds[stage]:.1f}" if stage in seconds else "" for seconds in starts))
+    result.add_row(total, *(f"{1e3 * sum(seconds.values()):.1f}" for seconds in starts), style="bold")
     return result
 
 
-def is_cold(model: CompiledModel) -> bool:
-    """Whether a model was compiled, and not taken from the cache: only then is there a stage in which it is planned."""
-    return "plan" in model.seconds
+def start_kind(model: CompiledModel) -> Literal["cold", "warm"]:
+    """Whether a model was compiled or taken from the cache: only compiling has a stage in which it is planned."""
+    return "cold" if "plan" in model.seconds else "warm"
 
 
 def kernel_table(profile: Profile) -> Listing:
     """One row a kernel, in order: device time, its share of the sum, and its rates."""
     title = f"{len(profile.kernels)} kernels, {profile.seconds * 1e6:.1f} us on the device"
-    result = table("#", "operators", "kernel", *NUMBERS, right=("#", *NUMBERS), title=title)
+    result = Listing("#", "operators", "kernel", *NUMBERS, right=("#", *NUMBERS), title=title)
     slowest = max(profile.kernels, key=lambda k: k.seconds, default=None)
     for k, row in zip(profile.kernels, kernel_rows(profile), strict=True):
         result.add_row(*row, style="yellow" if k is slowest else "")

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from tflgpu.cli.console import print_error
+from tflgpu.cli.console import print_error, reporting_errors
 from tflgpu.cli.terminal.interrupt import answering_interrupts
+from tflgpu.cli.terminal.logs import with_verbosity
+
+
+def as_verb(function: Callable[..., None]) -> Callable[..., None]:
+    """A function as a verb: with -v and -q, and with its user's errors as one line on stderr."""
+    return with_verbosity(reporting_errors(function))
 
 
 class Verbs(TyperGroup):

@@ -7,90 +7,37 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import ClassVar
 
+# LiteRT's enumerations, which count from 0.
 
-class QualcommLogLevel(IntEnum):
-    """LiteRT's enumeration of this name."""
+QualcommLogLevel = IntEnum("QualcommLogLevel", "OFF ERROR WARN INFO VERBOSE DEBUG", start=0)
 
-    OFF = 0
-    ERROR = 1
-    WARN = 2
-    INFO = 3
-    VERBOSE = 4
-    DEBUG = 5
+QualcommHtpPerformanceMode = IntEnum(
+    "QualcommHtpPerformanceMode",
+    "DEFAULT SUSTAINED_HIGH_PERFORMANCE BURST HIGH_PERFORMANCE POWER_SAVER LOW_POWER_SAVER HIGH_POWER_SAVER "
+    "LOW_BALANCED BALANCED EXTREME_POWER_SAVER",
+    start=0,
+)
 
+QualcommDspPerformanceMode = IntEnum(
+    "QualcommDspPerformanceMode",
+    "DEFAULT SUSTAINED_HIGH_PERFORMANCE BURST HIGH_PERFORMANCE POWER_SAVER LOW_POWER_SAVER HIGH_POWER_SAVER "
+    "LOW_BALANCED BALANCED",
+    start=0,
+)
 
-class QualcommHtpPerformanceMode(IntEnum):
-    """LiteRT's enumeration of this name."""
+QualcommProfiling = IntEnum("QualcommProfiling", "OFF BASIC DETAILED LINTING OPTRACE", start=0)
 
-    DEFAULT = 0
-    SUSTAINED_HIGH_PERFORMANCE = 1
-    BURST = 2
-    HIGH_PERFORMANCE = 3
-    POWER_SAVER = 4
-    LOW_POWER_SAVER = 5
-    HIGH_POWER_SAVER = 6
-    LOW_BALANCED = 7
-    BALANCED = 8
-    EXTREME_POWER_SAVER = 9
+QualcommOptimizationLevel = IntEnum(
+    "QualcommOptimizationLevel",
+    "OPTIMIZE_FOR_INFERENCE OPTIMIZE_FOR_PREPARE OPTIMIZE_FOR_INFERENCE_O3",
+    start=0,
+)
 
+QualcommGraphPriority = IntEnum("QualcommGraphPriority", "DEFAULT LOW NORMAL NORMAL_HIGH HIGH", start=0)
 
-class QualcommDspPerformanceMode(IntEnum):
-    """LiteRT's enumeration of this name."""
+QualcommBackend = IntEnum("QualcommBackend", "UNDEFINED GPU HTP DSP IR", start=0)
 
-    DEFAULT = 0
-    SUSTAINED_HIGH_PERFORMANCE = 1
-    BURST = 2
-    HIGH_PERFORMANCE = 3
-    POWER_SAVER = 4
-    LOW_POWER_SAVER = 5
-    HIGH_POWER_SAVER = 6
-    LOW_BALANCED = 7
-    BALANCED = 8
-
-
-class QualcommProfiling(IntEnum):
-    """LiteRT's enumeration of this name."""
-
-    OFF = 0
-    BASIC = 1
-    DETAILED = 2
-    LINTING = 3
-    OPTRACE = 4
-
-
-class QualcommOptimizationLevel(IntEnum):
-    """LiteRT's enumeration of this name."""
-
-    OPTIMIZE_FOR_INFERENCE = 0
-    OPTIMIZE_FOR_PREPARE = 1
-    OPTIMIZE_FOR_INFERENCE_O3 = 2
-
-
-class QualcommGraphPriority(IntEnum):
-    """LiteRT's enumeration of this name."""
-
-    DEFAULT = 0
-    LOW = 1
-    NORMAL = 2
-    NORMAL_HIGH = 3
-    HIGH = 4
-
-
-class QualcommBackend(IntEnum):
-    """LiteRT's enumeration of this name."""
-
-    UNDEFINED = 0
-    GPU = 1
-    HTP = 2
-    DSP = 3
-    IR = 4
-
-
-class QualcommGraphIOTensorMemType(IntEnum):
-    """LiteRT's enumeration of this name."""
-
-    RAW = 0
-    MEM_HANDLE = 1
+QualcommGraphIOTensorMemType = IntEnum("QualcommGraphIOTensorMemType", "RAW MEM_HANDLE", start=0)
 
 
 @dataclass
@@ -126,20 +73,13 @@ class QualcommOptions:
     graph_io_tensor_mem_type: QualcommGraphIOTensorMemType | None = None
 
 
-class IntelOpenVinoGraphBackend(IntEnum):
-    """LiteRT's enumeration of this name."""
+IntelOpenVinoGraphBackend = IntEnum("IntelOpenVinoGraphBackend", "CPU GPU NPU", start=0)
 
-    CPU = 0
-    GPU = 1
-    NPU = 2
-
-
-class IntelOpenVinoPerformanceMode(IntEnum):
-    """LiteRT's enumeration of this name."""
-
-    LATENCY = 0
-    THROUGHPUT = 1
-    CUMULATIVE_THROUGHPUT = 2
+IntelOpenVinoPerformanceMode = IntEnum(
+    "IntelOpenVinoPerformanceMode",
+    "LATENCY THROUGHPUT CUMULATIVE_THROUGHPUT",
+    start=0,
+)
 
 
 @dataclass

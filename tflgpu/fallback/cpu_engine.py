@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from tflgpu.artifact.artifact import Artifact, CpuPartition
-from tflgpu.artifact.cache import Cache, TrialKey
+from tflgpu.artifact.cache import Cache, Key, trial_key
 from tflgpu.errors import UnsupportedError
 from tflgpu.fallback.crash_report import ask_guarded
 from tflgpu.fallback.guarded_process import GuardedProcess, RefusedError
@@ -120,9 +120,9 @@ def _note_run(model: bytes, cache: Cache | None) -> None:
         cache.store(key, {}, {})
 
 
-def _key(model: bytes) -> TrialKey:
+def _key(model: bytes) -> Key:
     try:
         litert = version("ai-edge-litert")
     except PackageNotFoundError:  # installed under another name
         litert = ""
-    return TrialKey(model, litert)
+    return trial_key(model, litert)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pyopencl as cl
 
-from tflgpu.artifact.cache import Cache, UnitKey
+from tflgpu.artifact.cache import Cache, unit_key
 from tflgpu.artifact.serializer import load_unit, store_unit
 from tflgpu.codegen.probe_source import trial_program
 from tflgpu.errors import BuildError, DeviceError
@@ -22,7 +22,7 @@ from tflgpu.target import Target
 
 LOGGER = logging.getLogger(__name__)
 
-_found: dict[UnitKey, bool] = {}  # in this process
+_found: dict[str, bool] = {}  # by name of the key, in this process
 
 
 def without_wrong_unit(
@@ -39,8 +39,8 @@ def without_wrong_unit(
         return target
     trial = trial_of(target)
     source = trial_program(trial)
-    key = UnitKey(name, source, device.identity)
-    right = _found.get(key)
+    key = unit_key(name, source, device.identity)
+    right = _found.get(key.name)
     if right is None and cache is not None:
         right = load_unit(cache, key)
     if right is None and opened is not None:
@@ -48,7 +48,7 @@ def without_wrong_unit(
         if cache is not None:
             store_unit(cache, key, right)
     if right is not None:
-        _found[key] = right
+        _found[key.name] = right
     return replace(target, integer_unit=None) if right is False else target
 
 

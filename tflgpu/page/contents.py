@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tflgpu.report.report import Report
+from tflgpu.report.profile import Rates
+from tflgpu.report.report import OperatorReport, Report
 
 
 @dataclass(frozen=True)
@@ -27,17 +28,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class OperatorFacts:
-    """An operator of the file. outputs: names of tensors. reasons: why it cannot run on the device."""
-
-    index: int
-    code: str
-    outputs: tuple[str, ...]
-    reasons: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class KernelFacts:
+class KernelFacts(Rates):
     """One launch.
 
     number: as ``OperatorReport.kernel`` counts them. group: the operator type that its time counts for.
@@ -49,7 +40,7 @@ class KernelFacts:
     """
 
     number: int
-    operators: tuple[OperatorFacts, ...]
+    operators: tuple[OperatorReport, ...]
     group: str
     seconds: float | None
     macs: int
@@ -70,16 +61,6 @@ class KernelFacts:
     def title(self) -> str:
         """The operators that it computes."""
         return " + ".join(o.code for o in self.operators) or "layout conversion"
-
-    @property
-    def gflops(self) -> float | None:
-        """Billions of multiplications and additions a second; None without such, or if the clock was too coarse."""
-        return 2e-9 * self.macs / self.seconds if self.macs and self.seconds else None
-
-    @property
-    def gb_per_second(self) -> float | None:
-        """Billions of bytes a second; None if the clock was too coarse."""
-        return 1e-9 * self.bytes / self.seconds if self.seconds else None
 
     @property
     def intensity(self) -> float | None:
@@ -128,7 +109,7 @@ class Section:
 
     on_device: bool
     call: str
-    operators: tuple[OperatorFacts, ...]
+    operators: tuple[OperatorReport, ...]
     pieces: tuple[Piece, ...]
     crossing: tuple[str, ...]
     crossing_bytes: int

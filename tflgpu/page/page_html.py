@@ -83,7 +83,7 @@ def render_page(contents: Contents) -> str:
             rooflines=[
                 (name, draw_roofline(contents, colours, canvas)) for name, canvas in roofline_drawing.CANVASES.items()
             ],
-            details=_details(contents),
+            details={k.number: _detail(contents, k) for k in kernels},
             style=Markup(_text("page.css")),
             script=Markup(script),
             script_hash=b64encode(sha256(script.encode()).digest()).decode(),
@@ -118,12 +118,8 @@ def _drawn(piece: Piece, call: str) -> PieceDrawing:
     return PieceDrawing(piece, *sides, draw_graph(piece, *sides), draw_lanes(sources_of(piece)))
 
 
-def _details(contents: Contents) -> dict[int, dict[str, Any]]:
-    """What the panel says of each kernel, by number."""
-    return {k.number: _detail(contents, k) for k in contents.kernels}
-
-
 def _detail(contents: Contents, kernel: KernelFacts) -> dict[str, Any]:
+    """What the panel says of a kernel."""
     facts = {
         "Time": "the run did not take this branch" if kernel.seconds is None else duration(kernel.seconds),
         "Share": f"{share(kernel.seconds or 0.0, contents.seconds)} of the time",

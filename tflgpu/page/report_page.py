@@ -54,9 +54,11 @@ def make_page(
         sections,
         median(_seconds(compiled, inputs) for _ in range(runs)),
         Ceiling("copy", ceilings.bytes_per_second / 1e9),
-        _highest(
+        # A kernel may be faster than what was measured: compilers do not always see how to multiply at the full rate.
+        max(
             Ceiling("tensor cores" if on_matrix_units else "multiply-add", ceilings.flops[target.precision] / 1e9),
             Ceiling("best kernel", max((k.gflops or 0.0 for k in kernels), default=0.0)),
+            key=lambda ceiling: ceiling.rate,
         ),
     )
     return render_page(contents)
@@ -71,8 +73,3 @@ def _seconds(compiled: CompiledModel, inputs: Sequence[NDArray[Any]]) -> float:
     start = time.perf_counter()
     compiled.run(inputs)
     return time.perf_counter() - start
-
-
-def _highest(*ceilings: Ceiling) -> Ceiling:
-    """A kernel may be faster than what was measured: compilers do not always see how to multiply at the full rate."""
-    return max(ceilings, key=lambda ceiling: ceiling.rate)

@@ -13,7 +13,7 @@ from tflgpu.frontend.partition import Partition
 from tflgpu.graph.ir import TensorId
 from tflgpu.kernels.kernel import Argument
 from tflgpu.options import Options
-from tflgpu.page.contents import ArenaTensor, KernelFacts, Operand, OperatorFacts, Piece, Section
+from tflgpu.page.contents import ArenaTensor, KernelFacts, Operand, Piece, Section
 from tflgpu.passes import optimize
 from tflgpu.plan import Plan, PlannedKernel, make_plan
 from tflgpu.plan.traffic import traffic
@@ -40,7 +40,7 @@ def gather_sections(
 class _Gathering:
     def __init__(self, frontend: Frontend, target: Target, report: Report, profile: Profile) -> None:
         self._frontend, self._target = frontend, target
-        self._operators = {o.index: OperatorFacts(o.index, o.code, o.outputs, o.reasons) for o in report.operators}
+        self._operators = {o.index: o for o in report.operators}
         self._times: dict[int, list[KernelTime]] = {}
         for time in profile.kernels:
             self._times.setdefault(time.piece, []).append(time)

@@ -7,8 +7,26 @@ from dataclasses import dataclass
 from tflgpu.report.table import Table
 
 
+class Rates:
+    """What follows from a kernel's work and time."""
+
+    macs: int
+    bytes: int
+    seconds: float | None
+
+    @property
+    def gflops(self) -> float | None:
+        """Billions of multiplications and additions a second; None without such, or if the clock was too coarse."""
+        return 2e-9 * self.macs / self.seconds if self.macs and self.seconds else None
+
+    @property
+    def gb_per_second(self) -> float | None:
+        """Billions of bytes a second; None if the clock was too coarse."""
+        return 1e-9 * self.bytes / self.seconds if self.seconds else None
+
+
 @dataclass(frozen=True)
-class KernelTime:
+class KernelTime(Rates):
     """Device time of one launch.
 
     Attributes:
@@ -40,16 +58,6 @@ class KernelTime:
     def title(self) -> str:
         """What it computes, in words: a chain of operators, which several kernels may have in common."""
         return " + ".join(self.operators) or "(layout conversion)"
-
-    @property
-    def gflops(self) -> float | None:
-        """Billions of multiplications and additions a second; None without such, or if the clock was too coarse."""
-        return 2e-9 * self.macs / self.seconds if self.macs and self.seconds else None
-
-    @property
-    def gb_per_second(self) -> float | None:
-        """Billions of bytes a second; None if the clock was too coarse."""
-        return 1e-9 * self.bytes / self.seconds if self.seconds else None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import Any, Generic, TypeVar
 
 from tflgpu.artifact.artifact import (
     BranchPartition,
@@ -24,14 +25,15 @@ AHEAD = 64
 Values = dict[TensorIndex, Array]  # of tensors of the file
 
 
-class PieceEngine(ABC):
+P = TypeVar("P", bound=LoopPartition | BranchPartition | PartedLoopPartition)
+
+
+class PieceEngine(ABC, Generic[P]):
     """Runs a partition of several pieces. Not thread-safe: the caller serializes the calls."""
 
-    def __init__(
-        self, partition: LoopPartition | BranchPartition | PartedLoopPartition, executors: Sequence[Executor]
-    ) -> None:
+    def __init__(self, partition: P, executors: Sequence[Executor]) -> None:
         """executors: of the partition's pieces."""
-        self._inputs, self._pieces = partition.inputs, pieces_of(partition)
+        self._partition, self._pieces = partition, pieces_of(partition)
         self.executors = tuple(executors)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
@@ -39,7 +41,7 @@ class PieceEngine(ABC):
 
         Raises ValueError for shapes that were not planned, DeviceError if the device fails.
         """
-        values = dict(zip(self._inputs, inputs, strict=True))
+        values = dict(zip(self._partition.inputs, inputs, strict=True))
         return self._run(values)
 
     def profile(self, inputs: Sequence[Array], runs: int) -> list[list[Interval] | None]:
@@ -47,7 +49,7 @@ class PieceEngine(ABC):
 
         Those of a loop's body are timed in one iteration.
         """
-        values = dict(zip(self._inputs, inputs, strict=True))
+        values = dict(zip(self._partition.inputs, inputs, strict=True))
         return [
             executor.profile([values[t] for t in piece.inputs], runs) if self._needs(executor, values) else None
             for piece, executor in zip(self._pieces, self.executors, strict=True)
@@ -67,22 +69,17 @@ class PieceEngine(ABC):
         return True
 
 
-class LoopEngine(PieceEngine):
+class LoopEngine(PieceEngine[LoopPartition]):
     """Runs a WHILE: the body again and again, until a count that is known or the condition, read each time, ends it."""
 
-    def __init__(self, partition: LoopPartition, executors: Sequence[Executor]) -> None:
-        super().__init__(partition, executors)
-        self._partition = partition
-        self._body = executors[0]
-
     def _run(self, values: Values) -> list[Array]:
-        body, partition = self._body, self._partition
+        body, partition = self.executors[0], self._partition
         body.reset_state()
         for state in partition.states:
             if state.start is not None:
                 body.set_state(state.binding, values[state.start])
         body.write([values[t] for t in self._pieces[0].inputs])
-        for _ in self._iterations(values):
+        for _ in self._iterations(body, values):
             body.step()
         body.results()
         found = dict(partition.known)
@@ -90,27 +87,23 @@ class LoopEngine(PieceEngine):
         found |= {s.result: body.state(s.binding) for s in partition.states if s.result in partition.outputs}
         return [found[t] for t in partition.outputs]
 
-    def _iterations(self, values: Values) -> Iterator[None]:
+    def _iterations(self, body: Executor, values: Values) -> Iterator[None]:
         """One item for each iteration; each is to be enqueued before the next item is asked for."""
         if self._partition.bounds:
             for number in range(trip_count(self._partition.bounds, values)):
                 if number % AHEAD == AHEAD - 1:
-                    self._body.session.queue.finish()
+                    body.session.queue.finish()
                 yield
             return
         condition, test = self._pieces[1], self.executors[1]
         (again,) = test.run([values[t] for t in condition.inputs])
         while again:
             yield
-            (again,) = self._body.results()
+            (again,) = body.results()
 
 
-class BranchEngine(PieceEngine):
+class BranchEngine(PieceEngine[BranchPartition]):
     """Runs an IF: the piece that its condition chooses."""
-
-    def __init__(self, partition: BranchPartition, executors: Sequence[Executor]) -> None:
-        super().__init__(partition, executors)
-        self._partition = partition
 
     def _run(self, values: Values) -> list[Array]:
         number = self._chosen(values)
@@ -126,13 +119,12 @@ class BranchEngine(PieceEngine):
         return 0 if values[self._partition.decision].reshape(-1)[0] else 1
 
 
-class PartedLoopEngine(PieceEngine):
+class PartedLoopEngine(PieceEngine[PartedLoopPartition]):
     """Runs a WHILE of several parts: condition and body again and again, with the state on the host between them."""
 
     def __init__(self, partition: PartedLoopPartition, executors: Sequence[Executor]) -> None:
         super().__init__(partition, executors)
-        self._partition = partition
-        self._parts: list[Executor | PieceEngine] = []
+        self._parts: list[Executor | PieceEngine[Any]] = []
         at = 1
         for part in partition.body:
             end = at + len(pieces_of(part))
@@ -141,7 +133,7 @@ class PartedLoopEngine(PieceEngine):
 
     def profile(self, inputs: Sequence[Array], runs: int) -> list[list[Interval] | None]:
         """The condition and what an iteration runs, with the first values of the state."""
-        values = self._first(dict(zip(self._inputs, inputs, strict=True)))
+        values = self._first(dict(zip(self._partition.inputs, inputs, strict=True)))
         found: list[list[Interval] | None] = [self.executors[0].profile(self._tested(values), runs)]
         for part, engine in zip(self._partition.body, self._parts, strict=True):
             given = [values[t] for t in part.inputs]
@@ -169,7 +161,7 @@ class PartedLoopEngine(PieceEngine):
         return [found[t] for t in partition.outputs]
 
 
-def engine_of(partition: CompiledPartition, executors: Sequence[Executor]) -> Executor | PieceEngine:
+def engine_of(partition: CompiledPartition, executors: Sequence[Executor]) -> Executor | PieceEngine[Any]:
     """What runs a partition on the device. executors: of its pieces."""
     match partition:
         case LoopPartition():

@@ -52,7 +52,7 @@ Timed = tuple[list[tuple[DevicePartition, "list[Interval] | None"]], list[float]
 
 OpenPiece = Callable[[DevicePartition, Any, Session], Executor]
 
-Engine: TypeAlias = "Executor | CpuEngine | PieceEngine"
+Engine: TypeAlias = "Executor | CpuEngine | PieceEngine[Any]"
 
 
 class Instance:

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tflgpu.artifact.cache import Cache, DeviceIdentity, ModelKey, survey
+from tflgpu.artifact.cache import Cache, DeviceIdentity, Finding, Key, survey
+from tflgpu.artifact.cache import key as keys
 
 DEVICE = DeviceIdentity(platform="A platform OpenCL 3.0", device="A device", driver="1.2.3")
 
 
-def model_key(number: int = 0, **changes: Any) -> ModelKey:
+def model_key(number: int = 0, **changes: Any) -> Key:
     fields: dict[str, Any] = {
         "token": number,
         "content": f"{number:032x}",
@@ -22,10 +23,10 @@ def model_key(number: int = 0, **changes: Any) -> ModelKey:
         "device": DEVICE,
         "version": "0.1.0",
     }
-    return ModelKey(**(fields | changes))
+    return keys.model_key(**(fields | changes))
 
 
-def tensors_of(key: ModelKey, size: int = 1000) -> dict[str, NDArray[Any]]:
+def tensors_of(key: Key, size: int = 1000) -> dict[str, NDArray[Any]]:
     rng = np.random.default_rng(np.frombuffer(hashlib.sha256(key.text.encode()).digest(), np.uint32))
     return {
         "weights": rng.integers(0, 1 << 16, (size, 4), np.uint16).view(np.float16),  # any bits, NaNs too
@@ -34,11 +35,11 @@ def tensors_of(key: ModelKey, size: int = 1000) -> dict[str, NDArray[Any]]:
     }
 
 
-def metadata_of(key: ModelKey) -> dict[str, Any]:
-    return {"plan": ["conv", "relu"], "token": key.token, "name": "Größe"}
+def metadata_of(key: Key) -> dict[str, Any]:
+    return {"plan": ["conv", "relu"], "token": int(key.fields["token"], 16), "name": "Größe"}
 
 
-def same(found: Any, key: ModelKey, size: int = 1000) -> bool:
+def same(found: Any, key: Key, size: int = 1000) -> bool:
     """Whether an artifact is what was stored for ``key``, bit by bit."""
     expected = tensors_of(key, size)
     return (
@@ -62,3 +63,8 @@ def fill(cache: Cache, numbers: range, size: int = 1000) -> None:
 
 def stored(cache: Cache) -> set[int]:
     return {int(finding.key["token"], 16) for finding in survey(cache) if finding.key and "content" in finding.key}
+
+
+def faulty(cache: Cache) -> list[Finding]:
+    """The entries with a fault."""
+    return [finding for finding in survey(cache) if finding.fault is not None]

@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 import pytest
 
 from tests.artifact.cache.damage import KEY, entry, store
-from tests.artifact.cache.entries import model_key, same
-from tflgpu.artifact.cache import Cache, evict, verify
+from tests.artifact.cache.entries import faulty, model_key, same
+from tflgpu.artifact.cache import Cache, evict
 from tflgpu.artifact.cache.index import open_index
 from tflgpu.artifact.cache.store import STALE_SECONDS
 from tflgpu.errors import CacheWarning
@@ -85,7 +85,7 @@ def test_a_write_that_stops_in_the_middle(folder: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert cache.load(KEY) is None
     assert list((folder / "v1" / "tmp").iterdir()) == []
-    assert verify(cache) == []
+    assert faulty(cache) == []
 
 
 def test_a_read_only_directory_is_read(private_folder: Path) -> None:
@@ -151,4 +151,4 @@ def test_what_a_dead_writer_left_is_deleted_when_it_is_old(folder: Path) -> None
     os.utime(old, (time.time() - STALE_SECONDS - 60,) * 2)
     store(cache, 1)
     assert new.exists() and not old.exists()
-    assert verify(cache) == []
+    assert faulty(cache) == []

@@ -14,8 +14,8 @@ import pytest
 import xxhash
 
 from tests.artifact.cache.damage import DAMAGE, KEY, entry, flip, store
-from tests.artifact.cache.entries import model_key, same
-from tflgpu.artifact.cache import Cache, pack, payload, survey, verify
+from tests.artifact.cache.entries import faulty, model_key, same
+from tflgpu.artifact.cache import Cache, pack, payload, survey
 from tflgpu.errors import CacheWarning
 
 pytestmark = pytest.mark.usefixtures("fresh_warnings")
@@ -26,14 +26,14 @@ def test_a_damaged_entry_is_a_miss_and_one_warning_and_is_replaced(folder: Path,
     cache = Cache([folder])
     store(cache)
     entry(folder).write_bytes(DAMAGE[damage](entry(folder).read_bytes()))
-    assert [finding.entry.name for finding in verify(cache)] == [KEY.name]
+    assert [finding.entry.name for finding in faulty(cache)] == [KEY.name]
     with pytest.warns(CacheWarning, match=r"is damaged|is empty") as raised:
         assert cache.load(KEY) is None
         assert cache.load(KEY) is None
     assert len(raised) == 1
     store(cache)
     assert same(cache.load(KEY), KEY)
-    assert verify(cache) == []
+    assert faulty(cache) == []
 
 
 def test_every_flipped_bit_is_found(folder: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_sound_entry_in_the_place_of_another_is_a_miss(folder: Path) -> None:
     store(cache, 0)
     store(cache, 1)
     shutil.copyfile(entry(folder, 1), entry(folder, 0))
-    assert [finding.fault for finding in verify(cache)] == ["is the entry of another key"]
+    assert [finding.fault for finding in faulty(cache)] == ["is the entry of another key"]
     with pytest.warns(CacheWarning, match="is the entry of another key"):
         assert cache.load(KEY) is None
 

@@ -14,9 +14,9 @@ from tests.artifact.cache.entries import DEVICE, fill, same
 from tflgpu.artifact.cache import (
     Cache,
     FileStamp,
-    KernelKey,
+    kernel_key,
 )
-from tflgpu.artifact.cache.key import ProbesKey, SourceKey, TuningKey, UnitKey, canonical_json
+from tflgpu.artifact.cache.key import canonical_json, probes_key, source_key, tuning_key, unit_key
 from tflgpu.errors import CacheWarning
 
 pytestmark = pytest.mark.usefixtures("fresh_warnings")
@@ -62,11 +62,11 @@ def test_the_golden_files_are_all_here() -> None:
 def test_entries_are_as_the_schema_says(folder: Path) -> None:
     cache = Cache([folder])
     fill(cache, range(1))
-    cache.store(KernelKey("source", "-O", DEVICE), {}, {})
-    cache.store(SourceKey(7, FileStamp.of((FORMAT / "schema.json").stat())), {}, {"content": "c" * 32})
-    cache.store(TuningKey("a kernel", "fast", DEVICE, "0.1.0"), {}, {"choice": [1, 2]})
-    cache.store(ProbesKey(1, DEVICE), {}, {"probes": {}})
-    cache.store(UnitKey("avx2", "source", DEVICE), {}, {"right": True})
+    cache.store(kernel_key("source", "-O", DEVICE), {}, {})
+    cache.store(source_key(7, FileStamp.of((FORMAT / "schema.json").stat())), {}, {"content": "c" * 32})
+    cache.store(tuning_key("a kernel", "fast", DEVICE, "0.1.0"), {}, {"choice": [1, 2]})
+    cache.store(probes_key(1, DEVICE), {}, {"probes": {}})
+    cache.store(unit_key("avx2", "source", DEVICE), {}, {"right": True})
     schema = json.loads((FORMAT / "schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     files = [FORMAT / "golden" / "version1.safetensors", *(folder / "v1").rglob("*.safetensors")]

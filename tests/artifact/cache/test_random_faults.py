@@ -30,9 +30,9 @@ from tests.artifact.cache.damage import (
     store,
     wrong_settings,
 )
-from tests.artifact.cache.entries import model_key, same
+from tests.artifact.cache.entries import faulty, model_key, same
 from tests.artifact.cache.killing import MODELS, SIZE, compile_all
-from tflgpu.artifact.cache import Cache, evict, faults, survey, verify
+from tflgpu.artifact.cache import Cache, evict, faults, survey
 from tflgpu.errors import CacheWarning
 
 pytestmark = pytest.mark.usefixtures("fresh_warnings")
@@ -67,7 +67,7 @@ def test_writers_that_are_killed_leave_a_clean_cache(folder: Path) -> None:
     assert killing(folder, ROUNDS, 1, kill=True)["killed"] > 0, "the test kills nobody: all are done before"
     for number in range(ROUNDS):
         cache = Cache([folder / str(number)])
-        assert verify(cache) == []
+        assert faulty(cache) == []
         compile_all(cache, range(MODELS))  # the next start makes what is missing, and the one after that is warm
         assert all(same(cache.load(model_key(n)), model_key(n), SIZE) for n in range(MODELS))
 

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tests.artifact.cache.entries import DEVICE, fill, metadata_of, model_key, same, stored, tensors_of
+from tests.artifact.cache.entries import DEVICE, faulty, fill, metadata_of, model_key, same, stored, tensors_of
 from tflgpu.artifact.cache import (
     Cache,
-    KernelKey,
     evict,
+    kernel_key,
     survey,
-    verify,
 )
 from tflgpu.artifact.cache.payload import DTYPES
 from tflgpu.errors import CacheWarning
@@ -91,15 +89,16 @@ def test_what_the_format_cannot_hold_is_a_value_error(folder: Path, tensors: dic
 
 def test_binaries(folder: Path) -> None:
     cache = Cache([folder])
-    key = KernelKey(source="__kernel void f() {}", flags="-cl-mad-enable", device=DEVICE)
+    source, flags = "__kernel void f() {}", "-cl-mad-enable"
+    key = kernel_key(source, flags, DEVICE)
     cache.store(key, {"binary.0": np.frombuffer(b"\x7fELF\0\xff", np.uint8)}, {})
     assert cache.load(key).tensors["binary.0"].tobytes() == b"\x7fELF\0\xff"
     for other in (
-        replace(key, source=key.source + " "),
-        replace(key, flags=""),
-        replace(key, device=DEVICE._replace(driver="1.2.4")),
-        replace(key, device=DEVICE._replace(device="Another device")),
-        replace(key, device=DEVICE._replace(platform="Another platform")),
+        kernel_key(source + " ", flags, DEVICE),
+        kernel_key(source, "", DEVICE),
+        kernel_key(source, flags, DEVICE._replace(driver="1.2.4")),
+        kernel_key(source, flags, DEVICE._replace(device="Another device")),
+        kernel_key(source, flags, DEVICE._replace(platform="Another platform")),
     ):
         assert cache.load(other) is None
 
@@ -137,7 +136,7 @@ def test_an_entry_that_is_too_large_is_not_kept(folder: Path) -> None:
 def test_evicting(folder: Path) -> None:
     cache = Cache([folder])
     fill(cache, range(5))
-    cache.store(KernelKey("source", "", DEVICE), {}, {})
+    cache.store(kernel_key("source", "", DEVICE), {}, {})
     assert [e.name for e in evict(cache, token=3)] == [model_key(3).name]
     assert stored(cache) == {0, 1, 2, 4}
     assert cache.load(model_key(4)) is not None
@@ -152,14 +151,14 @@ def test_the_survey(folder: Path) -> None:
     cache = Cache([folder])
     before = time.time()
     fill(cache, range(1))
-    cache.store(KernelKey("source", "-O", DEVICE), {}, {})
+    cache.store(kernel_key("source", "-O", DEVICE), {}, {})
     (folder / "v1" / "models" / "notes.txt").write_text("mine")
     kernel, model, stranger = survey(cache)
     assert kernel.key["kind"] == "kernel" and kernel.key["flags"] == "-O" and kernel.fault is None
     assert model.key == json.loads(model_key().text)
     assert model.entry.bytes == (folder / "v1" / model_key().name).stat().st_size
     assert model.entry.used == 1 and before - 1 < kernel.entry.used < time.time() + 1
-    assert verify(cache) == [stranger] and stranger.fault == "is not named like an entry"
+    assert faulty(cache) == [stranger] and stranger.fault == "is not named like an entry"
 
 
 def test_a_warm_start_imports_no_writer(folder: Path) -> None:

@@ -15,11 +15,11 @@ import pytest
 
 import tflgpu
 from tests.cli.command import MODEL, as_json, fail, succeed
+from tests.support.planning import plan_of
 from tflgpu.cli.benchmarking import footprint
 from tflgpu.cli.benchmarking.comma_separated import write_csv
 from tflgpu.cli.benchmarking.kernel_groups import node_types
 from tflgpu.cli.timing import ROUNDS, Latency, measure, repeat
-from tflgpu.compiler import plan_model
 from tflgpu.report.profile import KernelTime
 
 SHORT = ("--num-runs", 20, "--min-secs", 0, "--warmup-min-secs", 0)
@@ -100,7 +100,7 @@ def test_the_peak_is_that_of_the_process(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_kernels_are_those_of_the_plan(device: tflgpu.Device, found: dict[str, Any]) -> None:
     options = tflgpu.Options(precision="fp16")
-    _, plan = plan_model(MODEL.read_bytes(), options, device.target(options))
+    plan = plan_of(MODEL.read_bytes(), device.target(options), options)
     assert len(found["kernels"]) == len(plan.kernels)
     residual = next(k for k in found["kernels"] if k["operators"] == ["CONV_2D", "MUL", "ADD", "ADD"])
     assert residual["gflops"] == pytest.approx(2e-9 * 8 * 8 * 32 * 32 * 9 / residual["seconds"])

@@ -15,7 +15,8 @@ import pytest
 import tflgpu
 from tests.cli.command import DIGITS, invoke
 from tests.quick import RUNTIMES
-from tflgpu.cli.console import console, table
+from tflgpu.cli.console import console
+from tflgpu.cli.terminal.listing import Listing
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
@@ -134,7 +135,7 @@ def test_tables_of_a_machine_at_80_columns(command: str, terminal: None) -> None
 
 def test_a_pipe_gets_long_names_and_sentences_in_one_line() -> None:
     reason = "a reason why an operator cannot run, far longer than the eighty columns of a terminal, as some are"
-    listing = table("name", "why", prose=("why",))
+    listing = Listing("name", "why", prose=("why",))
     listing.add_row("tensor/" * 30, reason)
     with console.capture() as capture:
         console.print(listing)
@@ -142,7 +143,7 @@ def test_a_pipe_gets_long_names_and_sentences_in_one_line() -> None:
 
 
 def test_a_narrow_terminal_shortens_names_before_it_wraps_and_numbers_never(terminal: None) -> None:
-    listing = table("name", *(f"number {i}" for i in range(6)), right=tuple(f"number {i}" for i in range(6)))
+    listing = Listing("name", *(f"number {i}" for i in range(6)), right=tuple(f"number {i}" for i in range(6)))
     listing.add_row("MobilenetV1/MobilenetV1/Conv2d_1_pointwise/Relu6", *["123456.789"] * 6)
     with console.capture() as capture:
         console.print(listing)

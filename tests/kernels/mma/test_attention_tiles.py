@@ -9,9 +9,8 @@ import tflgpu
 from tests.kernels.networks import binary
 from tests.ops.case import Case, Net
 from tests.support import emulated_matrix_units as emulated
-from tests.support.planning import templates
+from tests.support.planning import plan_of, templates
 from tests.support.row_cases import Heads, attention, attention_of_images, attention_of_projections, computed
-from tflgpu.compiler import plan_model
 from tflgpu.kernels.mma import attention_kernel, divide_attention
 from tflgpu.kernels.mma.attention_kernel import AttentionTile
 from tflgpu.plan import Plan
@@ -34,7 +33,7 @@ CASES = (
 def planned(net: Net, tile: AttentionTile, monkeypatch: pytest.MonkeyPatch) -> tuple[Case, Plan]:
     monkeypatch.setattr(attention_kernel, "_tiles", lambda *_: iter((tile,)))
     case = net.case()
-    _, plan = plan_model(case.model, tflgpu.Options(precision="fp16"), emulated.TARGET)
+    plan = plan_of(case.model, emulated.TARGET, tflgpu.Options(precision="fp16"))
     assert TEMPLATE in [kernel.kernel.template for kernel in plan.kernels]
     return case, plan
 

@@ -14,14 +14,12 @@ from tflgpu.artifact.cache.key import (
     FORMAT_FOLDER,
     DeviceIdentity,
     FileStamp,
-    KernelKey,
-    ModelKey,
-    ProbesKey,
-    TrialKey,
-    TuningKey,
-    UnitKey,
+    Key,
+    kernel_key,
+    trial_key,
+    unit_key,
 )
-from tflgpu.artifact.cache.maintenance import Finding, evict, pack, survey, verify
+from tflgpu.artifact.cache.maintenance import Finding, evict, pack, survey
 from tflgpu.artifact.cache.payload import Payload
 from tflgpu.artifact.cache.store import Entry
 from tflgpu.artifact.cache.token import content_hash, model_token, token_of
@@ -34,20 +32,17 @@ __all__ = [
     "Entry",
     "FileStamp",
     "Finding",
-    "KernelKey",
-    "ModelKey",
+    "Key",
     "Payload",
-    "ProbesKey",
-    "TrialKey",
-    "TuningKey",
-    "UnitKey",
     "content_hash",
     "default_directory",
     "evict",
+    "kernel_key",
     "model_token",
     "pack",
     "survey",
     "token_of",
-    "verify",
+    "trial_key",
+    "unit_key",
     "warn_once",
 ]

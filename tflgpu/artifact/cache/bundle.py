@@ -20,8 +20,6 @@ from tflgpu.artifact.cache.signature import DIGITS, MARK, Proof, check_proof, di
 from tflgpu.artifact.cache.store import Entry
 from tflgpu.errors import BundleError
 
-SUFFIX = ".bundle"
-
 _ALIGNMENT = 64
 
 _PADDING_ID = 0xD935  # the extra field that Android's zipalign pads with

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tflgpu.artifact.cache import payload
 from tflgpu.artifact.cache.directory import check_private, default_directory, expanded
 from tflgpu.artifact.cache.faults import warn_once
-from tflgpu.artifact.cache.key import FileStamp, Key, SourceKey
+from tflgpu.artifact.cache.key import FileStamp, Key, source_key
 from tflgpu.artifact.cache.payload import Payload, UnreadableError
 from tflgpu.artifact.cache.store import Directory
 from tflgpu.errors import CacheDirectoryError
@@ -110,7 +110,7 @@ class Cache:
     def known_content(self, token: int, model: Path) -> str | None:
         """The content hash from :meth:`remember_content`; None if there is none, or the file has changed since."""
         try:
-            key = SourceKey(token, FileStamp.of(model.stat()))
+            key = source_key(token, FileStamp.of(model.stat()))
         except OSError:
             return None
         found = self.load(key)
@@ -119,7 +119,7 @@ class Cache:
     def remember_content(self, token: int, stamp: FileStamp, content: str) -> None:
         """Store the content hash of a model file. stamp: of the open file, taken before it was read."""
         if time.time_ns() - max(stamp.modified, stamp.changed) > RACY_NANOSECONDS:
-            self.store(SourceKey(token, stamp), {}, {"content": content})
+            self.store(source_key(token, stamp), {}, {"content": content})
 
     def _add_bundle(self, path: Path, proof: Proof | None) -> None:
         from tflgpu.artifact.cache.bundle import Bundle  # without bundles zipfile is not needed

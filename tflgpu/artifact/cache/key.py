@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import xxhash
@@ -45,17 +43,18 @@ def entry_name(key: str) -> str:
     return name
 
 
-class Key(ABC):
-    """Base of the seven kinds of key. Equal keys have equal ``text``, in every process and on every machine."""
+class Key(NamedTuple):
+    """All that an entry depends on, as JSON values; ``kind`` is one of them.
 
-    @abstractmethod
-    def fields(self) -> dict[str, Any]:
-        """The key as JSON values; ``kind`` is one of them."""
+    Equal keys have equal ``text``, in every process and on every machine.
+    """
+
+    fields: Mapping[str, Any]
 
     @property
     def text(self) -> str:
         """The canonical JSON. Its hash names the entry, and the entry stores it for comparison."""
-        return canonical_json({"format": FORMAT_VERSION, **self.fields()})
+        return canonical_json({"format": FORMAT_VERSION, **self.fields})
 
     @property
     def name(self) -> str:
@@ -69,67 +68,6 @@ class DeviceIdentity(NamedTuple):
     platform: str
     device: str
     driver: str
-
-
-@dataclass(frozen=True)
-class KernelKey(Key):
-    """Key of a program binary: all that the device's compiler sees."""
-
-    source: str
-    flags: str
-    device: DeviceIdentity
-
-    def fields(self) -> dict[str, Any]:
-        """What the key is made of, as JSON can write it."""
-        source = xxhash.xxh3_128_hexdigest(self.source.encode())
-        return {"kind": "kernel", "source": source, "flags": self.flags, **self.device._asdict()}
-
-
-@dataclass(frozen=True)
-class ModelKey(Key):
-    """Key of a compiled model.
-
-    token, content: the hashes of ``tflgpu.artifact.cache.token``. options: as JSON values, only those that change what
-    is compiled. version: of tflgpu.
-    """
-
-    token: int
-    content: str
-    options: Mapping[str, Any]
-    device: DeviceIdentity
-    version: str
-
-    def fields(self) -> dict[str, Any]:
-        """What the key is made of, as JSON can write it."""
-        return {
-            "kind": "model",
-            "token": f"{self.token:016x}",
-            "content": self.content,
-            "options": dict(self.options),
-            "tflgpu": self.version,
-            **self.device._asdict(),
-        }
-
-
-@dataclass(frozen=True)
-class TuningKey(Key):
-    """Key of a kernel's measured parameters. kernel: all that its speed depends on. effort: how much was measured."""
-
-    kernel: str
-    effort: str
-    device: DeviceIdentity
-    version: str
-
-    def fields(self) -> dict[str, Any]:
-        """What the key is made of, as JSON can write it."""
-        kernel = xxhash.xxh3_128_hexdigest(self.kernel.encode())
-        return {
-            "kind": "tuning",
-            "kernel": kernel,
-            "effort": self.effort,
-            "tflgpu": self.version,
-            **self.device._asdict(),
-        }
 
 
 class FileStamp(NamedTuple):
@@ -147,54 +85,45 @@ class FileStamp(NamedTuple):
         return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-@dataclass(frozen=True)
-class SourceKey(Key):
-    """Key of a model file's content hash, under a token that the caller gave."""
-
-    token: int
-    stamp: FileStamp
-
-    def fields(self) -> dict[str, Any]:
-        """What the key is made of, as JSON can write it."""
-        return {"kind": "source", "token": f"{self.token:016x}", "stamp": self.stamp._asdict()}
+def kernel_key(source: str, flags: str, device: DeviceIdentity) -> Key:
+    """Of a program binary: all that the device's compiler sees."""
+    return Key({"kind": "kernel", "source": _hash(source), "flags": flags, **device._asdict()})
 
 
-@dataclass(frozen=True)
-class TrialKey(Key):
-    """Key of the fact that LiteRT has run a partition without harm.
+def model_key(token: int, content: str, options: Mapping[str, Any], device: DeviceIdentity, version: str) -> Key:
+    """Of a compiled model.
 
-    piece: the partition's model. litert: version of LiteRT.
+    token, content: the hashes of ``tflgpu.artifact.cache.token``. options: as JSON values, only those that change what
+    is compiled. version: of tflgpu.
     """
-
-    piece: bytes
-    litert: str
-
-    def fields(self) -> dict[str, Any]:
-        """What the key is made of, as JSON can write it."""
-        return {"kind": "trial", "piece": xxhash.xxh3_128_hexdigest(self.piece), "litert": self.litert}
+    what = {"kind": "model", "token": f"{token:016x}", "content": content, "options": dict(options)}
+    return Key({**what, "tflgpu": version, **device._asdict()})
 
 
-@dataclass(frozen=True)
-class ProbesKey(Key):
-    """Key of what was measured of a device. revision: of the measurements."""
-
-    revision: int
-    device: DeviceIdentity
-
-    def fields(self) -> dict[str, Any]:
-        """What the key is made of, as JSON can write it."""
-        return {"kind": "probe", "revision": self.revision, **self.device._asdict()}
+def tuning_key(kernel: str, effort: str, device: DeviceIdentity, version: str) -> Key:
+    """Of a kernel's measured parameters. kernel: all that its speed depends on. effort: how much was measured."""
+    return Key({"kind": "tuning", "kernel": _hash(kernel), "effort": effort, "tflgpu": version, **device._asdict()})
 
 
-@dataclass(frozen=True)
-class UnitKey(Key):
-    """Key of the fact whether a driver computes right sums with an integer unit of the CPU. source: of the test."""
+def source_key(token: int, stamp: FileStamp) -> Key:
+    """Of a model file's content hash, under a token that the caller gave."""
+    return Key({"kind": "source", "token": f"{token:016x}", "stamp": stamp._asdict()})
 
-    unit: str
-    source: str
-    device: DeviceIdentity
 
-    def fields(self) -> dict[str, Any]:
-        """What the key is made of, as JSON can write it."""
-        source = xxhash.xxh3_128_hexdigest(self.source.encode())
-        return {"kind": "unit", "unit": self.unit, "source": source, **self.device._asdict()}
+def trial_key(piece: bytes, litert: str) -> Key:
+    """Of the fact that LiteRT has run a partition without harm. piece: its model. litert: version of LiteRT."""
+    return Key({"kind": "trial", "piece": xxhash.xxh3_128_hexdigest(piece), "litert": litert})
+
+
+def probes_key(revision: int, device: DeviceIdentity) -> Key:
+    """Of what was measured of a device. revision: of the measurements."""
+    return Key({"kind": "probe", "revision": revision, **device._asdict()})
+
+
+def unit_key(unit: str, source: str, device: DeviceIdentity) -> Key:
+    """Of the fact whether a driver computes right sums with an integer unit of the CPU. source: of the test."""
+    return Key({"kind": "unit", "unit": unit, "source": _hash(source), **device._asdict()})
+
+
+def _hash(text: str) -> str:
+    return xxhash.xxh3_128_hexdigest(text.encode())

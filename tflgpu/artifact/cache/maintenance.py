@@ -40,11 +40,6 @@ def survey(cache: Cache) -> list[Finding]:
     return found
 
 
-def verify(cache: Cache) -> list[Finding]:
-    """The faulty entries of a cache."""
-    return [finding for finding in survey(cache) if finding.fault is not None]
-
-
 def evict(
     cache: Cache, *, token: int | None = None, unused_seconds: float = 0.0, limit: int | None = None
 ) -> list[Entry]:

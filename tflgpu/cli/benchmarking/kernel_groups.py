@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.markup import escape
 from rich.table import Table
 
-from tflgpu.cli.console import table
 from tflgpu.cli.tables import kernel_table
+from tflgpu.cli.terminal.listing import Listing
 from tflgpu.report.profile import KernelTime, Profile
 
 # Rows of the slowest kernels, as TFLite's benchmark_model prints them.
 TOP = 10
+
+# Headers of what both tables have of each row.
+NUMBERS = ("us", "%", "cdf%", "kB")
 
 
 @dataclass(frozen=True)
@@ -42,30 +45,27 @@ def profile_tables(profile: Profile) -> tuple[Table, Table, Table]:
 
 def _slowest_table(profile: Profile) -> Table:
     """The slowest kernels. #: their place in the run's order."""
-    numbers = ("#", "us", "%", "cdf%", "kB")
-    result = table("#", "node type", *numbers[1:], right=numbers, title="top by computation time")
-    ranked = sorted(enumerate(profile.kernels), key=lambda k: -k[1].seconds)
-    sum_so_far = 0.0
-    for number, kernel in ranked[:TOP]:
-        sum_so_far += kernel.seconds
-        times = _times(kernel.seconds, sum_so_far, profile.seconds)
-        result.add_row(str(number), escape(kernel.title), *times, f"{kernel.bytes / 1e3:.1f}")
+    result = Listing("#", "node type", *NUMBERS, right=("#", *NUMBERS), title="top by computation time")
+    ranked = sorted(enumerate(profile.kernels), key=lambda k: -k[1].seconds)[:TOP]
+    for (number, kernel), cells in zip(ranked, _numbers([k for _, k in ranked], profile), strict=True):
+        result.add_row(str(number), escape(kernel.title), *cells)
     return result
 
 
 def _node_type_table(profile: Profile) -> Table:
     """One row for each type of kernels."""
-    numbers = ("count", "us", "%", "cdf%", "kB")
-    result = table("node type", *numbers, right=numbers, title="summary by node type")
-    sum_so_far = 0.0
-    for each in node_types(profile.kernels):
-        sum_so_far += each.seconds
-        times = _times(each.seconds, sum_so_far, profile.seconds)
-        result.add_row(escape(each.node_type), str(each.count), *times, f"{each.bytes / 1e3:.1f}")
+    numbers = ("count", *NUMBERS)
+    result = Listing("node type", *numbers, right=numbers, title="summary by node type")
+    types = node_types(profile.kernels)
+    for each, cells in zip(types, _numbers(types, profile), strict=True):
+        result.add_row(escape(each.node_type), str(each.count), *cells)
     return result
 
 
-def _times(seconds: float, sum_so_far: float, total: float) -> tuple[str, ...]:
-    """Microseconds, and the parts of the total that they and all before them are."""
-    shares = (f"{100 * part / total:.1f}" if total else "" for part in (seconds, sum_so_far))
-    return f"{1e6 * seconds:.1f}", *shares
+def _numbers(rows: Sequence[KernelTime | NodeType], profile: Profile) -> Iterator[tuple[str, ...]]:
+    """Microseconds of each row, the parts of the total that it and all up to it are, and its kilobytes."""
+    sum_so_far, total = 0.0, profile.seconds
+    for row in rows:
+        sum_so_far += row.seconds
+        shares = (f"{100 * part / total:.1f}" if total else "" for part in (row.seconds, sum_so_far))
+        yield f"{1e6 * row.seconds:.1f}", *shares, f"{row.bytes / 1e3:.1f}"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import tflgpu
 from tflgpu.api import CompiledModel
 from tflgpu.cli.benchmarking.footprint import peak_resident_bytes
-from tflgpu.cli.tables import is_cold
+from tflgpu.cli.tables import start_kind
 from tflgpu.cli.timing import seconds_of
 from tflgpu.inputs import random_input
 
@@ -43,8 +43,8 @@ def start(model: Path, options: tflgpu.Options) -> tuple[CompiledModel, Start]:
     inputs = random_inputs(compiled)
     first = seconds_of(lambda: compiled.run(inputs))
     overall = peak_resident_bytes()
-    kind = "cold" if is_cold(compiled) else "warm"
-    return compiled, Start(kind, dict(compiled.seconds), first, _growth(before, init), _growth(before, overall))
+    growth = _growth(before, init), _growth(before, overall)
+    return compiled, Start(start_kind(compiled), dict(compiled.seconds), first, *growth)
 
 
 def start_and_close(model: Path, options: tflgpu.Options) -> Start:

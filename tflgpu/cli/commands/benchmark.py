@@ -21,8 +21,9 @@ from tflgpu.cli.benchmarking.kernel_groups import node_types, profile_tables
 from tflgpu.cli.benchmarking.measurement import Duration, Measurement, measure_model
 from tflgpu.cli.benchmarking.start import Start
 from tflgpu.cli.commands.devices import device_facts
-from tflgpu.cli.console import console, print_json, table
-from tflgpu.cli.tables import kernels_as_list
+from tflgpu.cli.console import console, print_json
+from tflgpu.cli.tables import kernels_as_list, start_table
+from tflgpu.cli.terminal.listing import Listing
 from tflgpu.cli.terminal.progress import progress
 from tflgpu.report.report import Report
 
@@ -124,10 +125,7 @@ def _print(model: Path, found: Measurement) -> None:
 
 def _start_table(starts: Sequence[Start]) -> Table:
     kinds = [start.kind for start in starts]
-    result = table("start, ms", *kinds, right=kinds)
-    for stage in dict.fromkeys(stage for start in starts for stage in start.seconds):
-        result.add_row(stage, *(f"{1e3 * s.seconds[stage]:.1f}" if stage in s.seconds else "" for s in starts))
-    result.add_row("init", *(f"{1e3 * sum(s.seconds.values()):.1f}" for s in starts), style="bold")
+    result = start_table(kinds, [start.seconds for start in starts], "init")
     result.add_row("first inference", *(f"{1e3 * s.first:.1f}" for s in starts))
     return result
 
@@ -136,7 +134,7 @@ def _latency_table(found: Measurement) -> Table:
     engines = {"tflgpu": found.tflgpu.as_dict()}
     if found.rival and found.litert:
         engines[f"{found.rival.name}, threads: {found.rival.threads}"] = found.litert.as_dict()
-    result = table("inference, ms", *engines, right=tuple(engines))
+    result = Listing("inference, ms", *engines, right=tuple(engines))
     for name in TIMES:
         cells = (f"{1e3 * times[name]:.3f}" for times in engines.values())
         result.add_row(name.replace("_", " "), *cells, style="bold" if name == "median" else "")
@@ -147,7 +145,7 @@ def _latency_table(found: Measurement) -> Table:
 
 def _memory_table(found: Measurement) -> Table:
     kinds = [start.kind for start in found.starts]
-    result = table("resident memory, MB", *kinds, right=kinds)
+    result = Listing("resident memory, MB", *kinds, right=kinds)
     result.add_row("added by init", *(_megabytes(s.init_bytes) for s in found.starts))
     result.add_row("and first inference", *(_megabytes(s.overall_bytes) for s in found.starts))
     result.add_row("peak of the process", _megabytes(found.peak_bytes), *[""] * (len(kinds) - 1))

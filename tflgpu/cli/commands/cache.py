@@ -21,9 +21,9 @@ from tflgpu.artifact.cache.maintenance import Finding, evict, survey
 from tflgpu.artifact.cache.payload import UnreadableError
 from tflgpu.artifact.cache.store import Entry
 from tflgpu.cli.arguments import AsJson, CacheDirs
-from tflgpu.cli.console import console, print_json, reporting_errors, table
+from tflgpu.cli.console import console, print_json
 from tflgpu.cli.terminal.listing import Listing
-from tflgpu.cli.terminal.logs import with_verbosity
+from tflgpu.cli.usage import as_verb
 from tflgpu.target import precision_of
 
 # Of the JSON, as docs/tools/inspect.md describes it.
@@ -43,8 +43,7 @@ cache_app = typer.Typer(no_args_is_help=True, help="List, check and empty the ca
 
 
 @cache_app.command("path")
-@with_verbosity
-@reporting_errors
+@as_verb
 def print_path(as_json: AsJson = False) -> None:
     """Print the directory that is used by default: TFLGPU_CACHE_DIR, or the platform's cache directory."""
     path = default_directory()
@@ -55,8 +54,7 @@ def print_path(as_json: AsJson = False) -> None:
 
 
 @cache_app.command("ls")
-@with_verbosity
-@reporting_errors
+@as_verb
 def list_entries(cache_dir: CacheDirs = None, as_json: AsJson = False) -> None:
     """List what the cache holds, the last used first. Every entry is read, and its checksum looked at."""
     found = sorted(survey(_open(cache_dir)), key=lambda f: f.entry.used, reverse=True)
@@ -69,8 +67,7 @@ def list_entries(cache_dir: CacheDirs = None, as_json: AsJson = False) -> None:
 
 
 @cache_app.command("verify")
-@with_verbosity
-@reporting_errors
+@as_verb
 def verify_entries(cache_dir: CacheDirs = None, as_json: AsJson = False) -> None:
     """Check every entry. Exit code: 0 if all are sound, else 1."""
     found = survey(_open(cache_dir))
@@ -91,8 +88,7 @@ def verify_entries(cache_dir: CacheDirs = None, as_json: AsJson = False) -> None
 
 
 @cache_app.command("evict")
-@with_verbosity
-@reporting_errors
+@as_verb
 def evict_entries(
     everything: Annotated[bool, typer.Option("--all", help="Delete all entries.")] = False,
     token: Annotated[
@@ -173,7 +169,7 @@ def _listing(findings: Sequence[Finding]) -> Listing:
     devices = ["device"] * (len(known) > 1)
     numbers = ("token", "bytes", "last used")
     columns = ("entry", "token", *devices, "precision", "bytes", "last used", *states)
-    result = table(*columns, right=numbers, prose=states, title=None if devices else "".join(known))
+    result = Listing(*columns, right=numbers, prose=states, title=None if devices else "".join(known))
     for f in findings:
         facts = (f.model or f"({_kind(f.entry)})", *(str((f.key or {}).get(name, "")) for name in ("token", *devices)))
         state = "sound" if f.fault is None else f"[red]{escape(f.fault)}[/]"

@@ -19,15 +19,17 @@ import tflgpu
 from tflgpu.api import CompiledModel
 from tflgpu.cli.arguments import AsJson, with_options
 from tflgpu.cli.commands.devices import device_facts
-from tflgpu.cli.console import console, note, print_json, table
-from tflgpu.cli.digits import drawing
-from tflgpu.cli.tables import kernel_table, kernels_as_list, start_table
+from tflgpu.cli.console import console, note, print_json
+from tflgpu.cli.tables import kernel_table, kernels_as_list, start_kind, start_table
+from tflgpu.cli.terminal.listing import Listing
 from tflgpu.cli.terminal.progress import compile_model
 from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.fallback import is_installed
 from tflgpu.report.profile import Profile
 
 WHITE = 16  # of this data set
+
+SHADES, ASCII_SHADES = " ░▒▓█", " .:*#"
 
 DRAWN = 4  # digits that fit beside each other in 80 columns
 
@@ -111,7 +113,7 @@ def _print(
     facts = f"{model.device.platform}, {model.device.compute_units} compute units, {model.precision}"
     heading = f"[bold]{escape(model.device.name)}[/]\n{escape(facts)}"
     console.print(Panel.fit(heading, title="tflgpu reads handwritten digits", title_align="left", border_style="cyan"))
-    console.print("", start_table(model), "", sep="\n")
+    console.print("", start_table([start_kind(model)], [model.seconds], "total"), "", sep="\n")
     _print_answers(answers, labels)
     pictures = Columns(_pictures(answers, drawn, labels), padding=(0, 3))
     console.print("", pictures, "", kernel_table(profile), "", sep="\n")
@@ -121,7 +123,7 @@ def _print(
 
 def _print_answers(answers: list[Answer], labels: NDArray[np.uint8]) -> None:
     numbers = ("right", "accuracy", "us a digit")
-    result = table("engine", *numbers, right=numbers, title=f"{len(labels)} digits that training never saw")
+    result = Listing("engine", *numbers, right=numbers, title=f"{len(labels)} digits that training never saw")
     for answer in answers:
         right = int((answer.predictions == labels).sum())
         result.add_row(
@@ -148,8 +150,12 @@ def _worth_seeing(answer: Answer, labels: NDArray[np.uint8]) -> list[int]:
 
 
 def _picture(image: NDArray[np.uint8], predictions: list[int], label: int) -> Text:
+    """A grey image drawn with characters, two for each pixel, which make it square; and what it was read as."""
+    shades = ASCII_SHADES if console.options.ascii_only else SHADES
+    levels = np.rint(image / WHITE * (len(shades) - 1)).astype(int)
+    drawing = "\n".join("".join(shades[level] * 2 for level in row) for row in levels)
     caption = Text(f"\nread as {predictions[0]}", "bold")
     if predictions[0] != label:
         caption = Text(f"\nread as {predictions[0]}, is {label}", "bold red")
     others = "".join(f"\nLiteRT: {p}" for p in predictions[1:])
-    return Text.assemble(drawing(image, WHITE, ascii_only=console.options.ascii_only), caption, (others, "dim"))
+    return Text.assemble(drawing, caption, (others, "dim"))

@@ -12,8 +12,9 @@ from rich.markup import escape
 
 import tflgpu
 from tflgpu.cli.arguments import AsJson, CacheDirs
-from tflgpu.cli.console import console, print_json, print_warning, table
-from tflgpu.cli.measurements import as_facts, measured_devices, measurements_table
+from tflgpu.cli.console import console, print_json, print_warning
+from tflgpu.cli.measurements import measured_devices, measurements_table
+from tflgpu.cli.terminal.listing import Listing
 from tflgpu.measure.device_model_files import FORMAT, DeviceModel
 from tflgpu.runtime.opencl.devices import Device, choose, idle_gpus, no_device
 from tflgpu.runtime.opencl.drivers.sources import source_of
@@ -55,7 +56,8 @@ def list_devices(
     if describe:
         print_json(_description(found[0], measured.get(found[0].index)))
     elif as_json:
-        print_json([device_facts(d) | {"measured": as_facts(measured.get(d.index))} for d in found])
+        facts = {index: asdict(probes) for index, probes in measured.items()}
+        print_json([device_facts(d) | {"measured": facts.get(d.index)} for d in found])
     else:
         _print_devices(found)
         _print_drivers(found)
@@ -73,7 +75,7 @@ def _description(device: Device, probes: Probes | None) -> dict[str, Any]:
 
 
 def _print_devices(found: Sequence[Device]) -> None:
-    listing = table("#", "name", "platform", "type", "OpenCL", "memory", "fp16", "executor", right=("#", "memory"))
+    listing = Listing("#", "name", "platform", "type", "OpenCL", "memory", "fp16", "executor", right=("#", "memory"))
     for d in found:
         fp16 = "yes" if d.limits.half_arithmetic else "no"
         facts = (d.name, d.platform, d.type, _opencl_version(d.version), decimal(d.memory), fp16, d.executor)
@@ -82,7 +84,7 @@ def _print_devices(found: Sequence[Device]) -> None:
 
 
 def _print_drivers(found: Sequence[Device]) -> None:
-    listing = table("platform", "found by", "driver")
+    listing = Listing("platform", "found by", "driver")
     sources = {d.platform: source_of(d.handle.platform) for d in found}
     for platform, source in sources.items():
         if source is not None:

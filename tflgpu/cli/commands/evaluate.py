@@ -11,11 +11,11 @@ import typer
 
 import tflgpu
 from tflgpu.cli.arguments import Address, AsJson, Mean, ModelPath, Std, Workers, with_options
-from tflgpu.cli.console import console, print_json, reporting_errors
+from tflgpu.cli.console import console, print_json
 from tflgpu.cli.differences import OutputDiff, Tolerance, default_tolerance, print_errors, print_verdict
 from tflgpu.cli.evaluating.evaluation_run import evaluated
 from tflgpu.cli.evaluating.printing import beside, common_facts, print_latencies, print_percentiles
-from tflgpu.cli.terminal.logs import with_verbosity
+from tflgpu.cli.usage import as_verb
 from tflgpu.evaluate.coco import Annotations, ObjectDetection, Precision
 from tflgpu.evaluate.folder_diff import Difference, deviations
 from tflgpu.evaluate.imagenet import Classification, labelled_images, top_k_accuracies
@@ -72,8 +72,7 @@ State = Annotated[
 
 
 @evaluate_app.command("imagenet")
-@with_verbosity
-@reporting_errors
+@as_verb
 @with_options("device", "precision")
 def evaluate_imagenet(
     model: ModelPath,
@@ -142,8 +141,7 @@ def evaluate_imagenet(
 
 
 @evaluate_app.command("coco")
-@with_verbosity
-@reporting_errors
+@as_verb
 @with_options("device", "precision")
 def evaluate_coco(
     model: ModelPath,
@@ -198,8 +196,7 @@ def evaluate_coco(
 
 
 @evaluate_app.command("diff")
-@with_verbosity
-@reporting_errors
+@as_verb
 @with_options("device", "precision")
 def evaluate_diff(
     model: ModelPath,

@@ -11,7 +11,7 @@ import typer
 
 import tflgpu
 from tflgpu.cli.arguments import AsJson, with_options
-from tflgpu.cli.console import console, note, print_json
+from tflgpu.cli.console import console, note, picked, print_json
 from tflgpu.cli.terminal.progress import progress
 from tflgpu.language import Answer, Generator, Sampling, Statistics
 from tflgpu.model.text import printable_lines
@@ -99,10 +99,7 @@ def _print_all(answer: Answer, pieces: Sequence[str]) -> None:
         {
             "text": "".join(pieces),
             "tokens": answer.tokens,
-            "end": taken.end,
-            "prompt_tokens": taken.prompt_tokens,
-            "prefill_seconds": taken.prefill_seconds,
-            "decode_seconds": taken.decode_seconds,
+            **picked(taken, "end", "prompt_tokens", "prefill_seconds", "decode_seconds"),
         }
     )
 

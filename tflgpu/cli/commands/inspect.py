@@ -15,7 +15,7 @@ from rich.markup import escape
 import tflgpu
 from tflgpu.artifact.serializer import find, open_cache
 from tflgpu.cli.arguments import AsJson, ModelPath, with_options
-from tflgpu.cli.console import console, print_json, table
+from tflgpu.cli.console import console, print_json
 from tflgpu.cli.terminal.listing import Listing
 from tflgpu.measure.device_model import planned_target
 from tflgpu.model.model_source import ModelContent
@@ -87,7 +87,7 @@ def _facts(report: Report) -> str:
 
 def _interface(info: ModelInfo) -> Listing:
     """Inputs and outputs, one a row."""
-    result = table("", "name", "shape", "type")
+    result = Listing("", "name", "shape", "type")
     for side, tensors in (("input", info.inputs), ("output", info.outputs)):
         for tensor in tensors:
             open_shape = side == "output" and not tensor.shape  # files write unknown shapes as they write scalars
@@ -119,7 +119,7 @@ def _kinds(operators: Sequence[OperatorReport]) -> Listing:
     for o in operators:
         groups[o.device, o.code].append(o)
     refused = any(o.device != "device" or o.reasons for o in operators)
-    result = table("operator", "count", "where", *[WHY] * refused, right=("count",), prose=(WHY,))
+    result = Listing("operator", "count", "where", *[WHY] * refused, right=("count",), prose=(WHY,))
     rows = sorted(groups.items(), key=lambda row: (row[0][0] == "device", -len(row[1]), row[0][1]))
     for (where, code), group in rows:
         why = [_reasons(group)] * refused
@@ -141,7 +141,7 @@ def _reasons(operators: Sequence[OperatorReport]) -> str:
 def _every_operator(report: Report) -> Listing:
     planned = report.kernels is not None
     columns = ("#", "operator", "v", "where", "kernel", "output", WHY)
-    result = table(*(c for c in columns if planned or c != "kernel"), right=("#", "v", "kernel"), prose=(WHY,))
+    result = Listing(*(c for c in columns if planned or c != "kernel"), right=("#", "v", "kernel"), prose=(WHY,))
     for o in report.operators:
         kernel = ["" if o.kernel is None else str(o.kernel)] if planned else []
         texts = map(escape, (", ".join(o.outputs), "; ".join(o.reasons)))

@@ -20,9 +20,10 @@ from tflgpu.artifact.cache.bundle import Sign, Written
 from tflgpu.artifact.cache.maintenance import pack
 from tflgpu.artifact.cache.signature import signer
 from tflgpu.cli.arguments import AsJson, with_options
-from tflgpu.cli.console import REPORTED, console, message_of, note, print_error, print_json, print_warning, table
+from tflgpu.cli.console import REPORTED, console, message_of, note, print_error, print_json, print_warning
 from tflgpu.cli.processes import end_processes, in_own_process
-from tflgpu.cli.tables import is_cold
+from tflgpu.cli.tables import start_kind
+from tflgpu.cli.terminal.listing import Listing
 from tflgpu.cli.terminal.progress import display
 from tflgpu.measure.device_model import planned_target
 from tflgpu.model.model_source import ModelContent
@@ -144,7 +145,7 @@ def start_and_run(model: Path, options: tflgpu.Options) -> Start:
             kernels=compiled.report.kernels or 0,
             entry=key.name,
             bytes=next(sizes, None),
-            cold=is_cold(compiled),
+            cold=start_kind(compiled) == "cold",
             seconds=sum(compiled.seconds.values()),
         )
 
@@ -215,7 +216,7 @@ def _in_parallel(
 def _print(outcomes: Sequence[Outcome]) -> None:
     numbers = ("kernels", "on disk", "cold, s", "warm, s")
     places = {f"{o.device}, {o.precision}" for o in outcomes if o.device}
-    listing = table("model", *numbers, "", right=numbers, title=", ".join(places))
+    listing = Listing("model", *numbers, "", right=numbers, title=", ".join(places))
     for o in outcomes:
         listing.add_row(
             escape(o.model.name),

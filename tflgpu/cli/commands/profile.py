@@ -6,19 +6,18 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 from rich.markup import escape
 
 import tflgpu
 from tflgpu.cli.arguments import AsJson, ModelPath, with_options
 from tflgpu.cli.benchmarking.kernel_groups import profile_tables
+from tflgpu.cli.benchmarking.start import random_inputs
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, note, print_json
 from tflgpu.cli.tables import kernels_as_list
 from tflgpu.cli.terminal.progress import progress
 from tflgpu.cli.timeline import timeline
-from tflgpu.inputs import random_input
 
 # Of the JSON, as docs/tools/inspect.md describes it.
 FORMAT = 1
@@ -51,12 +50,11 @@ def profile_model(
         raise ValueError(
             "a page shows plans made anew, without what --tolerance found; leave out --html or --tolerance"
         )
-    generator = np.random.default_rng(0)
     data = model.read_bytes()  # once: the page is to be about what was compiled
     with progress(f"compiling {model.name}"):
         started = tflgpu.compile(data, options)
     with started as compiled:
-        inputs = [random_input(info, generator) for info in compiled.inputs]
+        inputs = random_inputs(compiled)
         if html is not None:
             compiled.run(inputs)  # what LiteRT runs for the first time is tried in a process of its own
         with progress("measuring every kernel"):

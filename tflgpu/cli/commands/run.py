@@ -13,8 +13,9 @@ from rich.markup import escape
 import tflgpu
 from tflgpu.cli.arguments import AsJson, Mean, ModelPath, Std, with_options
 from tflgpu.cli.commands.devices import device_facts
-from tflgpu.cli.console import console, note, print_json, table
+from tflgpu.cli.console import console, note, print_json
 from tflgpu.cli.outputs import Summary, check_labels, save, summarize
+from tflgpu.cli.terminal.listing import Listing
 from tflgpu.cli.terminal.progress import compile_model
 from tflgpu.evaluate.detector import Detection, detections, detector_outputs
 from tflgpu.inputs import InputReader, naming, packed_labels, read_labels
@@ -104,7 +105,7 @@ def _print(summary: Summary) -> None:
         return
     labelled = [] if summary.top[0].label is None else ["label"]
     several = ["row"] if summary.top[-1].row else []
-    listing = table(*several, "class", "score", *labelled, right=("row", "class", "score"))
+    listing = Listing(*several, "class", "score", *labelled, right=("row", "class", "score"))
     best = {s.row: s for s in reversed(summary.top)}
     for s in summary.top:
         row, label = [str(s.row)] * len(several), [] if s.label is None else [escape(s.label)]
@@ -116,7 +117,7 @@ def _print_detections(found: Sequence[Detection]) -> None:
     if not found:
         return
     labelled = ["label"] if any(d.label is not None for d in found) else []
-    listing = table("class", "score", *labelled, "top", "left", "bottom", "right", right=("class", "score"))
+    listing = Listing("class", "score", *labelled, "top", "left", "bottom", "right", right=("class", "score"))
     for d in found:
         label = [escape(d.label or "")] if labelled else []
         listing.add_row(str(d.index), f"{d.score:.4f}", *label, *(f"{edge:.3f}" for edge in d.box))

@@ -132,34 +132,30 @@ def _show_graphs(model: Path, options: tflgpu.Options, after: str | None, as_jso
 
     last = after or list(PASSES)[-1]
     if last in ("lower", *PASSES):
-        _show_parts(model, options, None, partial(_graph_view, last), as_json)
+        _show_parts(model, options, None, partial(_graph_view, last, None), as_json)
     elif last in passes_for():
         target = _target(options, described)
         here = list(passes_for(target))
         if last not in here:
             raise ValueError(f"the pass {last!r} is for other devices; in their order those for this one are {here}")
-        _show_parts(model, options, target, partial(_planned_graph_view, target, last), as_json)
+        _show_parts(model, options, target, partial(_graph_view, last, target), as_json)
     else:
         known = ", ".join(("lower", *PASSES, *passes_for()))
         raise ValueError(f"there is no pass {last!r}; in their order they are {known}")
 
 
-def _graph_view(last: str, piece: LoweredPiece, codes: Sequence[str]) -> View:
-    from tflgpu.cli.stages.graph_text import graph_as_dict, graph_lines
-    from tflgpu.passes import optimizing
-
-    graph = next(graph for name, graph in optimizing(piece.graph) if name == last)
-    return View(lambda: graph_as_dict(graph), lambda: graph_lines(graph, codes))
-
-
-def _planned_graph_view(target: Target, last: str, piece: LoweredPiece, codes: Sequence[str]) -> View:
+def _graph_view(last: str, target: Target | None, piece: LoweredPiece, codes: Sequence[str]) -> View:
+    """The graph after a portable pass, or after one for a target."""
     from tflgpu.cli.stages.graph_text import graph_as_dict, graph_lines
     from tflgpu.kernels.rewriting import Planning
-    from tflgpu.passes import optimize
+    from tflgpu.passes import optimize, optimizing
     from tflgpu.passes.device import planning_steps
 
-    planning = Planning(optimize(piece.graph), target)
-    graph = next(step.graph for name, step in planning_steps(planning) if name == last)
+    steps = optimizing(piece.graph)
+    if target is not None:
+        planned = planning_steps(Planning(optimize(piece.graph), target))
+        steps = ((name, planning.graph) for name, planning in planned)
+    graph = next(graph for name, graph in steps if name == last)
     return View(lambda: graph_as_dict(graph), lambda: graph_lines(graph, codes))
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from rich.markup import escape
 
-from tflgpu.cli.console import console, table
+from tflgpu.cli.console import console
 from tflgpu.cli.evaluating.evaluation_run import Evaluated
+from tflgpu.cli.terminal.listing import Listing
 from tflgpu.cli.timing import Latency
 from tflgpu.evaluate.task import DEVICE, LITERT
 
@@ -59,7 +60,7 @@ def print_percentiles(found: Evaluated) -> None:
     if litert := found.engines.litert:
         titles[LITERT] = f"LiteRT {litert['version']} CPU, threads: {litert['threads']}"
     engines = latencies(found)
-    listing = table("latency, ms", *COLUMNS, right=COLUMNS)
+    listing = Listing("latency, ms", *COLUMNS, right=COLUMNS)
     for engine, title in titles.items():
         times = asdict(engines[engine])
         listing.add_row(title, *(f"{1e3 * times[name]:.3f}" for name in COLUMNS))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tflgpu.artifact.executable import Binding, Executable
+from tflgpu.cli.console import picked
 
 
 def executable_lines(executable: Executable) -> list[str]:
@@ -27,13 +28,9 @@ def executable_as_dict(executable: Executable) -> dict[str, Any]:
         "buffers": [{"bytes": b.bytes, "constant": b.data is not None} for b in executable.buffers],
         "launches": [
             {
-                "function": launch.function,
-                "groups": launch.groups,
-                "local_size": launch.local_size,
+                **picked(launch, "function", "groups", "local_size"),
                 "arguments": [{"buffer": slot.buffer, "offset": slot.offset} for slot in launch.arguments],
-                "operators": launch.operators,
-                "macs": launch.macs,
-                "bytes": launch.bytes,
+                **picked(launch, "operators", "macs", "bytes"),
                 "level": launch.interval,
             }
             for launch in executable.launches
@@ -44,13 +41,7 @@ def executable_as_dict(executable: Executable) -> dict[str, Any]:
 
 
 def _binding_as_dict(binding: Binding) -> dict[str, Any]:
-    return {
-        "buffer": binding.buffer,
-        "offset": binding.offset,
-        "shape": binding.shape,
-        "element": binding.element,
-        "dtype": binding.dtype,
-    }
+    return picked(binding, "buffer", "offset", "shape", "element", "dtype")
 
 
 def _boundary(side: str, binding: Binding) -> str:

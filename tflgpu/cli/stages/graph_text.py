@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.markup import escape
 
+from tflgpu.cli.console import picked
 from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor
 
 
@@ -26,10 +27,9 @@ def graph_as_dict(graph: Graph) -> dict[str, Any]:
     return {
         "inputs": graph.inputs,
         "outputs": graph.outputs,
-        "states": [{"name": s.name, "read": s.read, "written": s.written} for s in graph.states],
+        "states": [picked(s, "name", "read", "written") for s in graph.states],
         "tensors": {
-            t.id: {"name": t.name, "shape": t.shape, "dtype": t.dtype, "constant": t.is_constant}
-            for t in graph.tensors.values()
+            t.id: picked(t, "name", "shape", "dtype") | {"constant": t.is_constant} for t in graph.tensors.values()
         },
         "nodes": [node_as_dict(n) for n in graph.nodes],
     }
@@ -38,11 +38,7 @@ def graph_as_dict(graph: Graph) -> dict[str, Any]:
 def node_as_dict(node: Node) -> dict[str, Any]:
     """Plain data for JSON. Step k may read values ``v0`` (what the kernel computes) to ``vk``, and ``inputs[i]``."""
     return {
-        "kind": node.kind,
-        "inputs": node.inputs,
-        "output": node.output,
-        "side_outputs": node.side_outputs,
-        "in_place": node.in_place,
+        **picked(node, "kind", "inputs", "output", "side_outputs", "in_place"),
         "attributes": _attributes_as_dict(node.attributes),
         "steps": [
             {

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.markup import escape
 
+from tflgpu.cli.console import picked
 from tflgpu.model.model import FileTensor, Model, Operator, Subgraph
 from tflgpu.model.text import decoded
 
@@ -33,9 +34,7 @@ def model_as_dict(model: Model) -> dict[str, Any]:
         ],
         "subgraphs": [
             {
-                "name": subgraph.name,
-                "inputs": subgraph.inputs,
-                "outputs": subgraph.outputs,
+                **picked(subgraph, "name", "inputs", "outputs"),
                 "tensors": [_tensor_as_dict(t) for t in subgraph.tensors],
                 "operators": [_operator_as_dict(o) for o in subgraph.operators],
             }
@@ -45,24 +44,12 @@ def model_as_dict(model: Model) -> dict[str, Any]:
 
 
 def _tensor_as_dict(tensor: FileTensor) -> dict[str, Any]:
-    return {
-        "name": tensor.name,
-        "shape": tensor.shape,
-        "signature": tensor.signature,
-        "dtype": tensor.dtype,
-        "constant": tensor.data is not None,
-        "variable": tensor.is_variable,
-    }
+    kind = {"constant": tensor.data is not None, "variable": tensor.is_variable}
+    return picked(tensor, "name", "shape", "signature", "dtype") | kind
 
 
 def _operator_as_dict(operator: Operator) -> dict[str, Any]:
-    return {
-        "code": operator.code,
-        "version": operator.version,
-        "inputs": operator.inputs,
-        "outputs": operator.outputs,
-        "options": _options(operator),
-    }
+    return picked(operator, "code", "version", "inputs", "outputs") | {"options": _options(operator)}
 
 
 def _options(operator: Operator) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.markup import escape
 
+from tflgpu.cli.console import picked
 from tflgpu.cli.stages.graph_text import node_as_dict, origins, typed
 from tflgpu.kernels.kernel import Argument
 from tflgpu.plan import Plan, PlannedKernel
@@ -31,9 +32,7 @@ def plan_as_dict(plan: Plan) -> dict[str, Any]:
     """Plain data for JSON."""
     return {
         "target": asdict(plan.target),
-        "arena_bytes": plan.arena_bytes,
-        "arena_lower_bound": plan.arena_lower_bound,
-        "constant_bytes": plan.constant_bytes,
+        **picked(plan, "arena_bytes", "arena_lower_bound", "constant_bytes"),
         "kernels": [_kernel_as_dict(k, plan) for k in plan.kernels],
     }
 
@@ -41,17 +40,13 @@ def plan_as_dict(plan: Plan) -> dict[str, Any]:
 def _kernel_as_dict(planned: PlannedKernel, plan: Plan) -> dict[str, Any]:
     kernel = planned.kernel
     return {
-        "template": kernel.template,
-        "tiles": kernel.tiles,
-        "local_size": kernel.local_size,
+        **picked(kernel, "template", "tiles", "local_size"),
         "scratch_bytes": kernel.workspace * 16,
         "macs": kernel.macs,
         "node": node_as_dict(planned.node),
         "arguments": [
             {
-                "name": a.name,
-                "type": a.type,
-                "tensor": a.tensor,
+                **picked(a, "name", "type", "tensor"),
                 "place": _place(a, plan),
                 "arena_offset": None if a.tensor is None else plan.offsets.get(a.tensor),
                 "bytes": _size(a, plan),

@@ -12,16 +12,14 @@ import numpy as np
 import pyopencl as cl
 
 from tflgpu.artifact.executable import Array, Binding, Executable
-from tflgpu.graph.layout import Geometry, pack, unpack
 from tflgpu.runtime.device_memory import DeviceMemory, Place, Value
 from tflgpu.runtime.executors.allocation import allocated
-from tflgpu.runtime.executors.held_state import HeldState
+from tflgpu.runtime.executors.held_state import HeldState, read_value, write_value
 from tflgpu.runtime.executors.in_flight import InFlightRun, InFlightRuns
 from tflgpu.runtime.opencl.copies import copy
 from tflgpu.runtime.opencl.program import Program, set_number
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.transfer.transfer import Passage, Transfer
-from tflgpu.target import HOST_DTYPES
 
 # Begin and end of a launch on the device, in seconds since the first launch of the run began.
 Interval = tuple[float, float]
@@ -99,8 +97,7 @@ class Executor(ABC):
         """:meth:`_start` without an event."""
         self._start()
 
-    @abstractmethod
-    def _check(self, begun: float) -> None:
+    def _check(self, begun: float) -> None:  # noqa: B027 - mostly the queue reports every failure
         """Raise DeviceError if the kernels report a failure. Called when the inferences since ``begun`` are over."""
 
     @abstractmethod
@@ -194,14 +191,11 @@ class Executor(ABC):
 
     def set_state(self, binding: Binding, value: Array) -> None:
         """Give a state a value of its shape. It is copied before this returns."""
-        elements = pack(np.asarray(value, HOST_DTYPES[binding.element]))
-        copy(self.session.queue, self._buffers[binding.buffer], elements)
+        write_value(self.session.queue, self._buffers[binding.buffer], binding, value)
 
     def state(self, binding: Binding) -> Array:
         """Wait for the queue. Returns the value of a state as a new array."""
-        elements = np.empty(Geometry(binding.shape).elements, HOST_DTYPES[binding.element])
-        copy(self.session.queue, elements, self._buffers[binding.buffer])
-        return np.ascontiguousarray(unpack(elements, binding.shape), binding.dtype).reshape(binding.shape)
+        return read_value(self.session.queue, self._buffers[binding.buffer], binding)
 
     def enqueue(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> InFlightRun:
         """Start :meth:`run`. Arrays on the host may change as soon as this returns."""

@@ -6,7 +6,7 @@ import numpy as np
 import pyopencl as cl
 
 from tflgpu.artifact.artifact import BoundState
-from tflgpu.artifact.executable import Array, DeviceBuffer
+from tflgpu.artifact.executable import Array, Binding, DeviceBuffer
 from tflgpu.graph.layout import Geometry, pack, unpack
 from tflgpu.runtime.executors.allocation import allocated
 from tflgpu.runtime.opencl.copies import copy
@@ -44,9 +44,7 @@ class HeldState:
 
     def write(self, value: Array) -> None:
         """Set the value, which is copied before this returns."""
-        binding = self.form.binding
-        elements = pack(np.asarray(value, HOST_DTYPES[binding.element]))
-        for event in copy(self._session.queue, self.current, elements):
+        for event in write_value(self._session.queue, self.current, self.form.binding, value):
             event.wait()
 
     def clear(self) -> None:
@@ -55,10 +53,7 @@ class HeldState:
 
     def read(self) -> Array:
         """Wait for the queue. Returns the value as a new array."""
-        binding = self.form.binding
-        elements = np.empty(Geometry(binding.shape).elements, HOST_DTYPES[binding.element])
-        copy(self._session.queue, elements, self.current)
-        return np.ascontiguousarray(unpack(elements, binding.shape), binding.dtype).reshape(binding.shape)
+        return read_value(self._session.queue, self.current, self.form.binding)
 
     def _allocate(self) -> cl.Buffer:
         context = self._session.context
@@ -67,3 +62,15 @@ class HeldState:
             return cl.Buffer(context, cl.mem_flags.READ_WRITE, size)
 
         return allocated(DeviceBuffer(self.form.bytes), self._session, new, "states")
+
+
+def write_value(queue: cl.CommandQueue, buffer: cl.Buffer, binding: Binding, value: Array) -> tuple[cl.Event, ...]:
+    """Copy the value of a state to its memory, in PHWC4. Returns the events of the copy."""
+    return copy(queue, buffer, pack(np.asarray(value, HOST_DTYPES[binding.element])))
+
+
+def read_value(queue: cl.CommandQueue, buffer: cl.Buffer, binding: Binding) -> Array:
+    """Wait for the queue. Returns the value of a state as a new array."""
+    elements = np.empty(Geometry(binding.shape).elements, HOST_DTYPES[binding.element])
+    copy(queue, elements, buffer)
+    return np.ascontiguousarray(unpack(elements, binding.shape), binding.dtype).reshape(binding.shape)

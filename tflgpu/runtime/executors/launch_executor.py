@@ -52,17 +52,13 @@ class LaunchExecutor(Executor):
     def _start_silently(self) -> None:
         self._launch_queue.start_silently()
 
-    def _check(self, begun: float) -> None:
-        """Does nothing: the queue reports every failure."""
-
     @cached_property
     def _profiling_queue(self) -> cl.CommandQueue:
         return profiling_queue(self.session)
 
     def _measure(self) -> list[Interval]:
         self.session.queue.finish()
-        times = measure_launches(self._profiling_queue, self._launches)
-        return [((begin - times[0][0]) * 1e-9, (end - times[0][0]) * 1e-9) for begin, end in times]
+        return measure_launches(self._profiling_queue, self._launches)
 
     def observe(
         self, inputs: Sequence[Array], written: Sequence[tuple[ElementType, int]], seen: Callable[[int, Array], None]

@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 import pyopencl as cl
 
-from tflgpu.artifact.cache import Cache, KernelKey, warn_once
+from tflgpu.artifact.cache import Cache, Key, kernel_key, warn_once
 from tflgpu.artifact.executable import Executable
 from tflgpu.errors import BuildError, DeviceError
 from tflgpu.runtime.opencl.interruptible import interruptible
@@ -171,9 +171,9 @@ def keep(program: Program, source: str, session: Session, cache: Cache) -> Binar
     return binaries
 
 
-def _key(source: str, session: Session) -> KernelKey:
+def _key(source: str, session: Session) -> Key:
     flags = build_options(session.device.handle, source)
-    return KernelKey(source, " ".join(flags), session.device.identity)
+    return kernel_key(source, " ".join(flags), session.device.identity)
 
 
 def _loaded(session: Session, binaries: Binaries) -> cl.Program | None:

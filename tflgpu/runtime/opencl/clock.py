@@ -10,16 +10,20 @@ import pyopencl as cl
 Launch = tuple[cl.Kernel, tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # global size, local size, global offset
 
 
-def measure_launches(queue: cl.CommandQueue, launches: Sequence[Launch]) -> list[tuple[int, int]]:
-    """Run kernels one after another on a queue that profiles, and wait. Returns begin and end of each in nanoseconds.
+def measure_launches(queue: cl.CommandQueue, launches: Sequence[Launch]) -> list[tuple[float, float]]:
+    """Run kernels one after another on a queue that profiles, and wait.
+
+    Returns begin and end of each, in seconds since the first one began.
 
     By the host's clock a launch ends when the host knows of it, which adds some microseconds.
     """
     if not _has_clock(queue.device):
-        return [_by_host(queue, launch) for launch in launches]
-    events = [cl.enqueue_nd_range_kernel(queue, *launch) for launch in launches]
-    queue.finish()
-    return [(event.profile.start, event.profile.end) for event in events]
+        times = [_by_host(queue, launch) for launch in launches]
+    else:
+        events = [cl.enqueue_nd_range_kernel(queue, *launch) for launch in launches]
+        queue.finish()
+        times = [(event.profile.start, event.profile.end) for event in events]
+    return [((begin - times[0][0]) * 1e-9, (end - times[0][0]) * 1e-9) for begin, end in times]
 
 
 def _has_clock(device: cl.Device) -> bool:
@@ -27,6 +31,7 @@ def _has_clock(device: cl.Device) -> bool:
 
 
 def _by_host(queue: cl.CommandQueue, launch: Launch) -> tuple[int, int]:
+    """In nanoseconds."""
     queue.finish()
     begin = perf_counter_ns()
     cl.enqueue_nd_range_kernel(queue, *launch)

@@ -42,48 +42,38 @@ def starts_threads() -> bool:
     return main_thread().is_alive()
 
 
-def enter() -> None:
-    """Begin to use OpenCL, until :func:`leave`.
-
-    Raises DeviceError if it was in use when this process was forked. While another thread ends Python it raises
-    SystemExit, which ends this one without a word.
-    """
-    global _in_use
-    _in_use = True
-    inside.append(get_ident())
-    if is_restricted:
-        check()
-
-
 def check() -> None:
-    """The check of :func:`enter`, which leaves again before it raises."""
+    """The check of :class:`Using`, which leaves again before it raises."""
+    thread = get_ident()
     if _is_orphan:
-        leave()
+        inside.remove(thread)
         raise DeviceError(
             "this process was forked from one that had used OpenCL, whose drivers do not survive that; start processes "
             'by multiprocessing\'s method "spawn" or "forkserver", or use tflgpu first in the child'
         )
-    thread = get_ident()
     if thread != _ending and inside.count(thread) == 1:  # else this goes on with what the end waits for
-        leave()
+        inside.remove(thread)
         raise SystemExit
 
 
-def leave() -> None:
-    """To be called by the thread that entered."""
-    inside.remove(get_ident())
-
-
 class Using:
-    """From :func:`enter` to :func:`leave`, with ``with``."""
+    """OpenCL is used while this is open, by the thread that opened it.
+
+    Entering raises DeviceError if OpenCL was in use when this process was forked. While another thread ends Python it
+    raises SystemExit, which ends this one without a word.
+    """
 
     def __enter__(self) -> None:
-        enter()
+        global _in_use
+        _in_use = True
+        inside.append(get_ident())
+        if is_restricted:
+            check()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        leave()
+        inside.remove(get_ident())
 
 
 class Helping(Using):

@@ -43,7 +43,7 @@ class Session:
 class DeviceFailures:
     """Entered with ``with``: an error of OpenCL there becomes a DeviceError. As cheap as a run needs it.
 
-    Entering raises what :func:`process.enter` does: DeviceError in a process that was forked from one in which OpenCL
+    Entering raises what :class:`process.Using` does: DeviceError in a process that was forked from one in which OpenCL
     was in use, SystemExit while another thread ends Python.
     """
 
@@ -51,14 +51,14 @@ class DeviceFailures:
         self._device, self._doing = device, doing
 
     def __enter__(self) -> None:
-        inside.append(get_ident())  # enter(), without a call: a session has used OpenCL
+        inside.append(get_ident())  # as Using, without a call: a session has used OpenCL
         if process.is_restricted:
             process.check()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        inside.remove(get_ident())  # leave()
+        inside.remove(get_ident())
         if isinstance(error, cl.Error):
             raise self.named(error) from error
 

@@ -23,9 +23,9 @@ from tests.safety.drawn.blocks.block_networks import network
 from tests.safety.drawn.blocks.writer import Array, Drawn
 from tests.safety.drawn.jobs import EXECUTORS, ON_GPUS, Job, Setting, cause_of, run
 from tests.safety.sandbox import Sandbox, share_out
+from tests.support.planning import plan_of
 from tests.support.unoptimized import compile_without_optimization
 from tflgpu.codegen.render import render
-from tflgpu.compiler import plan_model
 from tflgpu.options import ExecutorChoice, KernelFamily, Options, Precision
 from tflgpu.target import Target
 
@@ -56,7 +56,7 @@ def outputs_of(task: Task) -> list[list[Array]]:
     if way.kind == "emulate":
         return [_emulated(drawn, way.setting.precision)]
     for target in _targets(STORAGES[way.setting.precision]):
-        render(plan_model(drawn.model, Options(fallback="forbid"), target)[1])
+        render(plan_of(drawn.model, target, Options(fallback="forbid")))
     return []
 
 
@@ -64,7 +64,7 @@ def _emulated(drawn: Drawn, precision: Precision) -> list[Array]:
     from tests.support import emulated_matrix_units as emulated  # needs pytest
 
     target = replace(emulated.TARGET, storage=STORAGES[precision])
-    return emulated.run(plan_model(drawn.model, Options(fallback="forbid"), target)[1], drawn.inputs)
+    return emulated.run(plan_of(drawn.model, target, Options(fallback="forbid")), drawn.inputs)
 
 
 def _targets(storage: str) -> Iterator[Target]:
