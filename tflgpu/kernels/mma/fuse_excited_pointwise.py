@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tflgpu.graph.ir import EpilogueOp, Graph, Node, Tensor, TensorId, joint_sources
 from tflgpu.graph.layout import Geometry
+from tflgpu.kernels.candidates import Candidate, Tile
 from tflgpu.kernels.convolutions import unrolls
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fusing import (
@@ -17,8 +18,9 @@ from tflgpu.kernels.fusing import (
     weights_and_bias,
 )
 from tflgpu.kernels.gpu.excite_kernel import Excite, excite_work
+from tflgpu.kernels.gpu.hidden_sums import SummingWork
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.mma import MMA, diagonal_depthwise, pointwise_depthwise
+from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.convolution_kernels import convolution_candidates
 from tflgpu.kernels.mma.costs import gating_cycles, squeezing_cycles
 from tflgpu.kernels.mma.diagonal_depthwise import diagonal_candidates
@@ -148,51 +150,23 @@ def _sums_of(graph: Graph, image: Node, reader: Node, planning: Planning) -> tup
     assert isinstance(reader.attributes, ExcitedPointwise)
     hidden, channels = graph[reader.inputs[2]].shape[0], graph[image.output].shape[-1]
     target = planning.target_of(image.output)
-    tiles = _tiles_of(image, planning.storage, target)
+    candidates = _summing_candidates(image, planning.storage, target)
+    fastest, whole = candidates[0], next((c for c in candidates if c.work.has_whole_image), None)
     if not reader.attributes.mean_epilogue:
-        return (1, 1, tiles[0].tiles, hidden), False
-    fastest, whole = tiles[0], next((t for t in tiles if t.has_whole_image), None)
+        return (1, 1, fastest.work.tiles, hidden), False
     if whole is None or whole.cycles > fastest.cycles + squeezing_cycles(channels, hidden, target):
-        return (1, 1, fastest.parts, channels), True
-    return (1, 1, whole.tiles, hidden), False
+        return (1, 1, fastest.work.parts, channels), True
+    return (1, 1, whole.work.tiles, hidden), False
 
 
-@dataclass(frozen=True)
-class _SummingTile:
-    """A way in which a kernel that writes sums divides its image.
-
-    tiles: of the kernel. parts: of the image of which it can write sums. has_whole_image: whether a tile has all pixels
-    of its channels.
-    """
-
-    tiles: int
-    parts: int
-    has_whole_image: bool
-    cycles: float
-
-
-def _tiles_of(node: Node, storage: Mapping[TensorId, Storage], target: Target) -> list[_SummingTile]:
+def _summing_candidates(
+    node: Node, storage: Mapping[TensorId, Storage], target: Target
+) -> Sequence[Candidate[Tile, SummingWork]]:
     """The ways in which the kernel of a depthwise convolution can do it, the fastest first."""
     image, result = storage[node.inputs[0]], storage[node.output]
     match node.attributes:
         case PointwiseDepthwise(window):
-            return [
-                _SummingTile(
-                    c.work.tiles,
-                    pointwise_depthwise.channel_parts(c.tile, result, target),
-                    pointwise_depthwise.has_whole_image(c.tile, result),
-                    c.cycles,
-                )
-                for c in pointwise_depthwise_candidates(window, image, result, target)
-            ]
+            return pointwise_depthwise_candidates(window, image, result, target)
         case Depthwise(window):
-            return [
-                _SummingTile(
-                    c.work.tiles,
-                    diagonal_depthwise.channel_parts(c.tile, result),
-                    diagonal_depthwise.has_whole_image(c.tile, result),
-                    c.cycles,
-                )
-                for c in diagonal_candidates(window, result, target)
-            ]
+            return diagonal_candidates(window, result, target)
     raise TypeError(f"{node.title} writes no sums beside its result")

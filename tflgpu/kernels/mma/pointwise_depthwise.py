@@ -93,17 +93,6 @@ def _slices(tile: PointwiseDepthwiseTile) -> int:
     return UNIT.side // LANES * tile.column_blocks
 
 
-def channel_parts(tile: PointwiseDepthwiseTile, dst: Storage, target: Target) -> int:
-    """Parts of an image for each of which the kernel writes sums of channels: the pixels of one warp each."""
-    warps = power_of_two(target.local_size // _slices(tile)) // UNIT.lanes
-    return tile_count(dst.height, tile.rows) * max(1, warps)
-
-
-def has_whole_image(tile: PointwiseDepthwiseTile, dst: Storage) -> bool:
-    """Whether a work-group has all pixels of each of its slices."""
-    return tile.rows >= dst.height
-
-
 def _work(
     tile: PointwiseDepthwiseTile, operands: Operands, window: Window, src: Storage, dst: Storage, target: Target
 ) -> PointwiseDepthwiseWork:
@@ -112,10 +101,13 @@ def _work(
     warp_tiles = tile_count(pixels, UNIT.side) * tile.split_k
     sum_vec4s = split_workspace(target, tile.split_k, 2 * tile.column_blocks)
     between = operands.float4s(pixels * _slices(tile))
+    summing_warps = max(1, power_of_two(target.local_size // _slices(tile)) // UNIT.lanes)
     margin = operands.float4s((window.kernel[1] - 1) * window.dilation[1])  # of columns beside an image
     return PointwiseDepthwiseWork(
         operands=operands,
         tiles=dst.batch * tile_count(dst.height, tile.rows) * tile_count(columns, tile.column_blocks),
+        parts=tile_count(dst.height, tile.rows) * summing_warps,
+        has_whole_image=tile.rows >= dst.height,
         k_steps=tile_count(warp_tiles, warps) * UNIT.blocks(src.slices) // tile.split_k,
         active_warps=min(warps, warp_tiles),
         column_blocks=tile.column_blocks,
@@ -152,10 +144,7 @@ def pointwise_depthwise(request: Request) -> Kernel:
     window = attributes.window
     # The fusion makes this node only where there is a candidate.
     candidates = pointwise_depthwise_candidates(window, src, dst, target)
-    room = with_room_for_sums(
-        request, candidates, lambda tile: channel_parts(tile, dst, target), lambda tile: has_whole_image(tile, dst)
-    )
-    chosen = request.choose_candidate(room)
+    chosen = request.choose_candidate(with_room_for_sums(request, candidates))
     tile, work, input_blocks = chosen.tile, chosen.work, UNIT.blocks(src.slices)
     sharers = target.local_size // _slices(tile)
     if hidden_sums_beside(request) is not None:
