@@ -168,7 +168,8 @@ def has_tile(attention: Attention, types: Sequence[ElementType], target: Target)
     return set(types) == {"half"} and next(_tiles(attention, target), None) is not None
 
 
-def _suits(request: Request) -> bool:
+def suits(request: Request) -> bool:
+    """Whether tiles of warps compute the attention of a request, see :func:`has_tile`."""
     attention = request.node.attributes
     assert isinstance(attention, Attention)
     return has_tile(attention, [request.input(n).type for n in range(3)], request.target)
@@ -194,7 +195,7 @@ class AttentionTileParameters(AttentionParameters, template="mma/attention_tiles
     wide_values: bool
 
 
-@MMA.lowering("attention", when=_suits)
+@MMA.lowering("attention", when=suits)
 def attention_in_tiles(request: Request) -> Kernel:
     """Attention whose warps multiply blocks of rows and keys."""
     attention, target = request.node.attributes, request.target
