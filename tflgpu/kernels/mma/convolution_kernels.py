@@ -11,7 +11,7 @@ from tflgpu.kernels.convolutions import is_vector_product
 from tflgpu.kernels.gpu.convolution_kernels import candidates as plain_candidates
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma import MMA
-from tflgpu.kernels.mma.costs import GemmWork, MultistageWork, PatchWork
+from tflgpu.kernels.mma.costs import GemmWork
 from tflgpu.kernels.mma.gemm import k_tiles, packed_weights, patch, row_major, rows
 from tflgpu.kernels.mma.gemm.k_tiles import MultistageTile
 from tflgpu.kernels.mma.gemm.packed_weights import WarpTile
@@ -192,12 +192,12 @@ def _kernel(request: Request, window: Window, weights: Array) -> Kernel:
     bias = request.optional_constant(2)
     chosen = request.choose_candidate(convolution_candidates(*shapes, request.shares, _joined(request)))
     match chosen.tile, chosen.work:
-        case PatchTile() as of_patch, PatchWork() as work:
-            return patch.kernel(request, Candidate(of_patch, work, chosen.cycles), weights, bias)
-        case RowMajorTile() as of_rows, MultistageWork() as work:
-            return row_major.kernel(request, Candidate(of_rows, work, chosen.cycles), weights, bias)
-        case MultistageTile() as staged, MultistageWork() as work:
-            return k_tiles.kernel(request, Candidate(staged, work, chosen.cycles), window, weights, bias)
+        case PatchTile() as of_patch, _:
+            return patch.kernel(request, of_patch, weights, bias)
+        case RowMajorTile() as of_rows, _:
+            return row_major.kernel(request, of_rows, weights, bias)
+        case MultistageTile() as staged, _:
+            return k_tiles.kernel(request, staged, window, weights, bias)
         case WarpTile() as direct, GemmWork() as work:
             return packed_weights.kernel(
                 request, operands.image, Candidate(direct, work, chosen.cycles), window, [weights], bias
