@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from tflgpu.target import DEVICE_ELEMENTS, HALF_MAX, HOST_DTYPES, WIDE, ElementT
 # The configurations of a node that takes the place of several: as one kernel, or as theirs.
 FUSED: TileConfig = (1,)
 APART: TileConfig = (0,)
+
+
+AnyAttributes = TypeVar("AnyAttributes")
 
 
 def first_ranked(_: Request, ranked: Sequence[TileConfig]) -> TileConfig:
@@ -85,6 +88,12 @@ class Request:
         have the same. Kernels that differ in the values of constants may have the same, too.
         """
         return blake2b(repr((self.signature, chosen)).encode(), digest_size=8).hexdigest()
+
+    def attributes(self, kind: type[AnyAttributes]) -> AnyAttributes:
+        """The node's attributes, which are of this class."""
+        attributes = self.node.attributes
+        assert isinstance(attributes, kind)
+        return attributes
 
     @property
     def output(self) -> Storage:

@@ -78,9 +78,7 @@ class DepthwiseColumnsParameters(Parameters, template="gpu/depthwise_columns"):
 @GPU.lowering("depthwise", when=has_unrolled_taps)
 def depthwise_columns(request: Request) -> Kernel:
     """A depthwise convolution whose work-items compute some neighbouring pixels of a slice."""
-    attributes, g = request.node.attributes, request.output.geometry
-    assert isinstance(attributes, Depthwise)
-    window = attributes.window
+    window, g = request.attributes(Depthwise).window, request.output.geometry
     chosen, target = choose_with_group(request, partial(depthwise_candidates, window, request.output))
     arguments = depthwise_arguments(request)
     return Kernel(

@@ -84,8 +84,7 @@ def _tiles(request: Request, window: Window) -> Iterator[WindowTile]:
 
 def _candidates(request: Request) -> list[Candidate[WindowTile, KLoopWork]]:
     """The tiles of a convolution of any window, the fastest first."""
-    attributes, target = request.node.attributes, request.target
-    assert isinstance(attributes, Depthwise)
+    attributes, target = request.attributes(Depthwise), request.target
     window = attributes.window
 
     def work(tile: WindowTile) -> KLoopWork:
@@ -124,9 +123,7 @@ def _places(request: Request, tile: WindowTile) -> int:
 
 
 def _outputs_apart(request: Request, tile: WindowTile) -> int:
-    attributes = request.node.attributes
-    assert isinstance(attributes, Depthwise)
-    return tile.distance // attributes.window.stride[tile.axis] if tile.outputs > 1 else 1
+    return tile.distance // request.attributes(Depthwise).window.stride[tile.axis] if tile.outputs > 1 else 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,8 +149,7 @@ class DepthwiseWindowParameters(Parameters, template="gpu/depthwise_window"):
 @GPU.lowering("depthwise", best=lambda request: _candidates(request)[0])
 def depthwise_window(request: Request) -> Kernel:
     """For every window and channel multiplier."""
-    attributes, g, target = request.node.attributes, request.output.geometry, request.target
-    assert isinstance(attributes, Depthwise)
+    attributes, g, target = request.attributes(Depthwise), request.output.geometry, request.target
     chosen = request.choose_candidate(_candidates(request))
     tile, taps = chosen.tile, tap_steps(attributes.window, chosen.tile, target)
     per_tile = target.local_size // tile.split_k

@@ -125,8 +125,7 @@ class LayerOfMeanParameters(Parameters, template="gpu/layer_of_mean"):
 @GPU.lowering(LAYER_OF_MEAN, best=_best)
 def layer_of_mean(request: Request) -> Kernel:
     """Inputs: the image [1, height, width, channels], weights [out, ..., channels] and maybe a bias, both constants."""
-    attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
-    assert isinstance(attributes, LayerOfMean)
+    attributes, src, dst, target = request.attributes(LayerOfMean), request.input(0), request.output, request.target
     chosen = request.choose_candidate(layer_candidates(src, dst, target, request.shares))
     weights = request.constant(1).reshape(dst.channels, 1, 1, src.channels)
     return Kernel(

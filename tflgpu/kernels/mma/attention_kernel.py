@@ -170,9 +170,7 @@ def has_tile(attention: Attention, types: Sequence[ElementType], target: Target)
 
 def suits(request: Request) -> bool:
     """Whether tiles of warps compute the attention of a request, see :func:`has_tile`."""
-    attention = request.node.attributes
-    assert isinstance(attention, Attention)
-    return has_tile(attention, [request.input(n).type for n in range(3)], request.target)
+    return has_tile(request.attributes(Attention), [request.input(n).type for n in range(3)], request.target)
 
 
 def _is_wide(reach: Reach, elements: int) -> bool:
@@ -198,8 +196,7 @@ class AttentionTileParameters(AttentionParameters, template="mma/attention_tiles
 @MMA.lowering("attention", when=suits)
 def attention_in_tiles(request: Request) -> Kernel:
     """Attention whose warps multiply blocks of rows and keys."""
-    attention, target = request.node.attributes, request.target
-    assert isinstance(attention, Attention)
+    attention, target = request.attributes(Attention), request.target
     chosen = request.choose_candidate(candidates(attention, target))
     tile = chosen.tile
     operands = operands_of(request, attention)

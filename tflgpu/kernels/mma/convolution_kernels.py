@@ -136,36 +136,28 @@ def _joined(request: Request) -> int:
 
 def _has_rows_of_pairs(request: Request) -> bool:
     """Whether a convolution can share rows of its image in local memory."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, Convolution)
-    shapes = attributes.window, request.input(0), request.output, request.target
+    shapes = request.attributes(Convolution).window, request.input(0), request.output, request.target
     return _is_dense(request) and rows.is_possible(_operands(request), *shapes)
 
 
 def _best_of_rows(request: Request) -> Candidate[Tile, Work] | None:
     """None for shares, which there are only where compute units would be idle."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, Convolution)
     if request.shares > 1:
         return None
-    return rows.best(attributes.window, request.input(0), request.output, request.target)
+    return rows.best(request.attributes(Convolution).window, request.input(0), request.output, request.target)
 
 
 @MMA.lowering("convolution", when=_has_rows_of_pairs, best=_best_of_rows)
 def convolution_of_rows(request: Request) -> Kernel:
     """A convolution of few channels whose warps share rows of the image in local memory."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, Convolution)
-    weights, bias = request.constant(1), request.optional_constant(2)
-    return rows.kernel(request, attributes.window, weights, bias)
+    window, weights, bias = request.attributes(Convolution).window, request.constant(1), request.optional_constant(2)
+    return rows.kernel(request, window, weights, bias)
 
 
 @MMA.lowering("convolution", when=_is_dense, best=_best)
 def convolution(request: Request) -> Kernel:
     """A dense convolution, by the loader that the cost model ranks first."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, Convolution)
-    return _kernel(request, attributes.window, request.constant(1))
+    return _kernel(request, request.attributes(Convolution).window, request.constant(1))
 
 
 @MMA.lowering("transpose_convolution", when=_is_dense, best=_best_of_phases)

@@ -150,8 +150,8 @@ class DepthwisePointwiseParameters(Parameters, template="mma/depthwise_pointwise
 @MMA.lowering("depthwise_pointwise")
 def depthwise_pointwise(request: Request) -> Kernel:
     """A depthwise convolution into local memory, and the pointwise one that reads it there."""
-    attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
-    assert isinstance(attributes, DepthwisePointwise)
+    attributes, target = request.attributes(DepthwisePointwise), request.target
+    src, dst = request.input(0), request.output
     # The fusion makes this node only where there is a candidate.
     chosen = request.choose_candidate(depthwise_pointwise_candidates(src, dst, target))
     tile, work, input_blocks = chosen.tile, chosen.work, UNIT.blocks(src.slices)

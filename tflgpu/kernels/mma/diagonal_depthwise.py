@@ -74,9 +74,7 @@ class DiagonalDepthwiseParameters(SummingParameters, template="mma/diagonal_dept
 @MMA.lowering("depthwise", when=_has_halves)
 def diagonal_depthwise(request: Request) -> Kernel:
     """A depthwise convolution as products by diagonal matrices."""
-    attributes, g, target = request.node.attributes, request.output.geometry, request.target
-    assert isinstance(attributes, Depthwise)
-    window = attributes.window
+    window, g, target = request.attributes(Depthwise).window, request.output.geometry, request.target
     candidates = diagonal_candidates(window, request.output, target)
     chosen = request.choose_candidate(with_room_for_sums(request, candidates))
     kernel = Kernel(

@@ -139,8 +139,8 @@ class PointwiseDepthwiseParameters(SummingParameters, template="mma/pointwise_de
 @MMA.lowering("pointwise_depthwise")
 def pointwise_depthwise(request: Request) -> Kernel:
     """A pointwise convolution into local memory, and the depthwise one that reads it there."""
-    attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
-    assert isinstance(attributes, PointwiseDepthwise)
+    attributes, target = request.attributes(PointwiseDepthwise), request.target
+    src, dst = request.input(0), request.output
     window = attributes.window
     # The fusion makes this node only where there is a candidate.
     candidates = pointwise_depthwise_candidates(window, src, dst, target)

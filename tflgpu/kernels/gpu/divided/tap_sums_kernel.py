@@ -28,9 +28,8 @@ class TapSumsTile(Tile):
 
 
 def _phases(request: Request) -> Phases | None:
-    sums = request.node.attributes
-    assert isinstance(sums, TapSums)
-    return phases_between(sums.convolution, request.input(0).geometry, request.output.geometry)
+    convolution = request.attributes(TapSums).convolution
+    return phases_between(convolution, request.input(0).geometry, request.output.geometry)
 
 
 def _items(request: Request) -> int:
@@ -40,8 +39,7 @@ def _items(request: Request) -> int:
 
 
 def _candidates(request: Request) -> list[Candidate[TapSumsTile, KLoopWork]]:
-    sums, target, dst = request.node.attributes, request.target, request.output
-    assert isinstance(sums, TapSums)
+    sums, target, dst = request.attributes(TapSums), request.target, request.output
     phases, channels = _phases(request), min(dst.channels, LANES)
     taps = prod((phases.window_of_phase if phases else sums.convolution.window).kernel)
 
@@ -91,8 +89,7 @@ class TapSumsParameters(Parameters, template="gpu/tap_sums"):
 @GPU.lowering("tap_sums", best=_best)
 def tap_sums(request: Request) -> Kernel:
     """The second kernel of kn2row: it adds up the products of the taps of each window (col2im)."""
-    sums, target, dst, products = request.node.attributes, request.target, request.output, request.input(0)
-    assert isinstance(sums, TapSums)
+    sums, target, dst, products = request.attributes(TapSums), request.target, request.output, request.input(0)
     tile = request.choose_candidate(_candidates(request)).tile
     per_tile, items = target.local_size // tile.split_k, _items(request)
     return Kernel(

@@ -72,9 +72,8 @@ def divided(request: Request, fresh: Iterator[TensorId]) -> tuple[Division, floa
 
 def _ways(request: Request) -> Iterator[_Wide]:
     """Some neighbours along one axis as channels, of which a last place may have fewer."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, Convolution)
-    window, g, src, weights = attributes.window, request.output.geometry, request.input(0).geometry, request.constant(1)
+    window, weights = request.attributes(Convolution).window, request.constant(1)
+    g, src = request.output.geometry, request.input(0).geometry
     for axis, pixels in product((0, 1), PIXELS):
         extent, image = ((g.height, src.height), (g.width, src.width))[axis]
         fits = window.stride[axis] == window.dilation[axis] == 1 and pixels <= min(window.kernel[axis], extent)
