@@ -90,7 +90,7 @@ def _candidates(request: Request) -> list[Candidate[WindowTile, KLoopWork]]:
     def work(tile: WindowTile) -> KLoopWork:
         taps = tap_steps(window, tile, target)
         image = (tile.outputs + taps.at_once - 1) * (1 if attributes.multiplier <= 2 else LOOKED_UP)
-        return KLoopWork(
+        return _WindowWork(
             tiles=request.shares * tile_count(_items(request, tile) * tile.split_k, target.local_size),
             k_steps=tile_count(taps.steps, request.shares),
             loads=image + taps.at_once,
@@ -99,15 +99,16 @@ def _candidates(request: Request) -> list[Candidate[WindowTile, KLoopWork]]:
             split_k=tile.split_k,
         )
 
-    return ranked(_tiles(request, window), work, lambda work: _demand(work, target).cycles(target))
+    return ranked(_tiles(request, window), work, target)
 
 
-def _demand(work: KLoopWork, target: Target) -> Demand:
-    """The kernel takes at least as long as one tile alone: nothing hides the latency of its loads."""
-    model = target.cost_model
-    step = model.batch_latency + model.working(target.local_size, work.loads, work.products, work.tile)
-    alone = Demand(1, (Phase(tile_count(work.k_steps, work.split_k), (step,)),), model.tile_latency)
-    return replace(work.demand(target), least=alone.cycles(target))
+class _WindowWork(KLoopWork):
+    def demand(self, target: Target) -> Demand:
+        """The kernel takes at least as long as one tile alone: nothing hides the latency of its loads."""
+        model = target.cost_model
+        step = model.batch_latency + model.working(target.local_size, self.loads, self.products, self.tile)
+        alone = Demand(1, (Phase(tile_count(self.k_steps, self.split_k), (step,)),), model.tile_latency)
+        return replace(super().demand(target), least=alone.cycles(target))
 
 
 def _items(request: Request, tile: WindowTile) -> int:

@@ -10,7 +10,6 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Access
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import bias_argument
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.item_products import ItemProductsParameters
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters
@@ -102,7 +101,7 @@ def order(shape: MatrixProduct, tile: MatrixTile) -> Order:
 
 def candidates(shape: MatrixProduct, target: Target) -> list[Candidate[MatrixTile, KLoopWork]]:
     """The tiles of a product, the fastest first."""
-    return ranked(_tiles(shape, target), lambda tile: _work(shape, tile, target), lambda work: cycles(work, target))
+    return ranked(_tiles(shape, target), lambda tile: _work(shape, tile, target), target)
 
 
 def _tiles(shape: MatrixProduct, target: Target) -> Iterator[MatrixTile]:

@@ -8,7 +8,7 @@ from itertools import product
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
-from tflgpu.kernels.demand import Demand, Phase, cycles
+from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.mma import LEAST_GROUP, MMA
 from tflgpu.kernels.mma.gemm.k_tiles import HALF_BYTES, LOCAL_BYTES
@@ -142,7 +142,7 @@ def candidates(attention: Attention, target: Target) -> list[Candidate[Attention
             stages=tile.stages,
         )
 
-    return ranked(_tiles(attention, target), work, lambda work: cycles(work, target))
+    return ranked(_tiles(attention, target), work, target)
 
 
 def _tiles(attention: Attention, target: Target) -> Iterator[AttentionTile]:

@@ -8,7 +8,6 @@ from math import prod
 
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import depthwise_arguments, has_unrolled_taps
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu.depthwise_kernels import input_rows
 from tflgpu.kernels.gpu.hidden_sums import SummingParameters, with_hidden_sums, with_room_for_sums
 from tflgpu.kernels.kernel import Kernel, Storage
@@ -39,7 +38,7 @@ def diagonal_candidates(window: Window, dst: Storage, target: Target) -> list[Ca
     tiles = (
         DiagonalTile(pixels, warp_slices) for pixels in PIXELS for warp_slices in WARP_SLICES if pixels <= dst.height
     )
-    return ranked(tiles, lambda tile: _work(tile, window, dst, target), lambda work: cycles(work, target))
+    return ranked(tiles, lambda tile: _work(tile, window, dst, target), target)
 
 
 def _work(tile: DiagonalTile, window: Window, dst: Storage, target: Target) -> DiagonalWork:

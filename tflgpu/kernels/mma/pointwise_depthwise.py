@@ -10,7 +10,6 @@ from math import prod
 from tflgpu.graph.ir import EpilogueOp
 from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.gpu.hidden_sums import SummingParameters, hidden_sums_beside, with_hidden_sums, with_room_for_sums
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
@@ -65,9 +64,7 @@ def pointwise_depthwise_candidates(
     """
     operands = operands_of_image(src, target.storage)
     found = ranked(
-        _tiles(window, src, dst, target),
-        lambda tile: _work(tile, operands, window, src, dst, target),
-        lambda work: cycles(work, target),
+        _tiles(window, src, dst, target), lambda tile: _work(tile, operands, window, src, dst, target), target
     )
     return [candidate for candidate in found if fits_local(target, candidate.work.workspace)]
 

@@ -7,7 +7,7 @@ from math import prod
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
-from tflgpu.kernels.demand import Demand, Phase, cycles
+from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.divided.kn2row import TapSums
@@ -45,7 +45,7 @@ def _candidates(request: Request) -> list[Candidate[TapSumsTile, KLoopWork]]:
 
     def work(tile: TapSumsTile) -> KLoopWork:
         """A step is one tap. A load of a number moves as much as that of a vec4, as neighbours read each fourth one."""
-        return KLoopWork(
+        return _TapSumsWork(
             tiles=tile_count(_items(request) * tile.split_k, target.local_size),
             k_steps=taps,
             loads=channels if dst.channels % LANES else 1,
@@ -55,18 +55,20 @@ def _candidates(request: Request) -> list[Candidate[TapSumsTile, KLoopWork]]:
         )
 
     tiles = (TapSumsTile(split_k) for split_k in SPLIT_K if split_k <= taps and can_split(target, split_k, 1))
-    return ranked(tiles, work, lambda work: _demand(work, target).cycles(target))
+    return ranked(tiles, work, target)
 
 
-def _demand(work: KLoopWork, target: Target) -> Demand:
-    """Work-groups of launches hide what others wait for, but the kernel takes at least as long as one of them."""
-    if target.executor != "launch":
-        return work.demand(target)
-    model = target.cost_model
-    busy = model.working(target.local_size, work.loads, work.products, work.tile)
-    loop = Phase(tile_count(work.k_steps, work.split_k), (busy,))
-    alone = cycles(replace(work, tiles=1), target)
-    return Demand(work.tiles, (loop,), model.tile_latency, resident=work.tiles, least=alone)
+class _TapSumsWork(KLoopWork):
+    def demand(self, target: Target) -> Demand:
+        """Work-groups of launches hide what others wait for, but the kernel takes at least as long as one of them."""
+        whole = super().demand(target)
+        if target.executor != "launch":
+            return whole
+        model = target.cost_model
+        busy = model.working(target.local_size, self.loads, self.products, self.tile)
+        loop = Phase(tile_count(self.k_steps, self.split_k), (busy,))
+        alone = replace(whole, tiles=1).cycles(target)
+        return Demand(self.tiles, (loop,), model.tile_latency, resident=self.tiles, least=alone)
 
 
 def _best(request: Request) -> Candidate[TapSumsTile, KLoopWork] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tflgpu.kernels.candidates import Candidate, ranked
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu.matmul_kernels import matmul_candidates, product_of
 from tflgpu.kernels.gpu.matrix_products import MatrixProduct, Side
 from tflgpu.kernels.kernel import Kernel
@@ -35,7 +34,7 @@ def _candidates(shape: MatrixProduct, target: Target) -> list[Candidate[WarpTile
             packed=False,
         )
 
-    return ranked(warp_tiles(target, k_steps), work, lambda work: cycles(work, target))
+    return ranked(warp_tiles(target, k_steps), work, target)
 
 
 def _row_tiles(shape: MatrixProduct, tile: WarpTile, target: Target) -> int:

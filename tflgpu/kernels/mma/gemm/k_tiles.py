@@ -15,7 +15,6 @@ from math import prod
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, Tile, TileConfig, ranked
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma.costs import MultistageWork
 from tflgpu.kernels.mma.gemm.skeletons import LocalMemoryParameters
@@ -130,9 +129,7 @@ def candidates(
     """
     if target.executor != "launch" or not operands.are_halves or src.slices == 1:
         return []
-    found = ranked(
-        _tiles(target), lambda tile: _work(tile, window, src, dst, joined), lambda work: cycles(work, target)
-    )
+    found = ranked(_tiles(target), lambda tile: _work(tile, window, src, dst, joined), target)
     return [candidate for candidate in found if candidate.work.tiles >= target.compute_units]
 
 

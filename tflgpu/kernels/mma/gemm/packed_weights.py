@@ -15,7 +15,6 @@ import numpy as np
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma.costs import GemmWork
 from tflgpu.kernels.mma.excitation import Excitation
@@ -70,7 +69,7 @@ def candidates(
     return ranked(
         warp_tiles(target, k_steps),
         lambda tile: _work(tile, operands, window, src, dst, target, phases, shares),
-        lambda work: cycles(work, target),
+        target,
     )
 
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from tflgpu.graph.ir import Array
 from tflgpu.kernels.candidates import Candidate, Tile, TileConfig, ranked
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma.costs import PatchWork
 from tflgpu.kernels.mma.gemm.k_tiles import HALF_BYTES, LOCAL_BYTES, GroupTile, GroupTileParameters, group_tile_kernel
@@ -79,7 +78,7 @@ def candidates(
     if min(window.kernel) < 2 or window.stride != (1, 1) or window.dilation != (1, 1):
         return []
     tiles = _tiles(window, src, dst, target)
-    found = ranked(tiles, lambda tile: _work(tile, src, dst), lambda work: cycles(work, target))
+    found = ranked(tiles, lambda tile: _work(tile, src, dst), target)
     return [candidate for candidate in found if candidate.work.tiles >= target.compute_units]
 
 

@@ -9,7 +9,6 @@ from itertools import product
 
 from tflgpu.graph.ir import Array
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma.costs import MultistageWork
 from tflgpu.kernels.mma.gemm.k_tiles import (
@@ -95,7 +94,7 @@ def candidates(
             costs=UNIT.costs.row_ring,
         )
 
-    return ranked(_tiles(target), work, lambda work: cycles(work, target))
+    return ranked(_tiles(target), work, target)
 
 
 def _tiles(target: Target) -> Iterator[RowMajorTile]:
