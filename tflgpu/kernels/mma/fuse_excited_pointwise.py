@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tflgpu.graph.ir import EpilogueOp, Graph, Node, Tensor, TensorId, joint_sources
 from tflgpu.graph.layout import Geometry
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.candidates import Candidate, Tile
 from tflgpu.kernels.convolutions import unrolls
 from tflgpu.kernels.demand import cycles
@@ -36,8 +37,7 @@ from tflgpu.target import Target
 @MMA.fusion
 def fuse_excited_pointwise(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
     """One node for each excitation and the pointwise convolution after it that run faster so."""
-    fresh = graph.fresh_ids()
-    zeros: list[Tensor] = []
+    zeros = NewTensors(graph)
     joined: dict[TensorId, Node] = {}  # by what the convolution writes
     dropped = set()
     for node in graph.nodes:
@@ -48,7 +48,7 @@ def fuse_excited_pointwise(graph: Graph, storage: Mapping[TensorId, Storage], ta
         mean_epilogue, product_epilogue = _epilogues(graph, excited)
         assert mean_epilogue is not None and product_epilogue is not None
         attributes = ExcitedPointwise(excited.attributes, product_epilogue, mean_epilogue=mean_epilogue)
-        inputs = (*excited.inputs[: kernel_inputs(excited)], *weights_and_bias(graph, node, fresh, zeros))
+        inputs = (*excited.inputs[: kernel_inputs(excited)], *weights_and_bias(graph, node, zeros))
         joined[node.output] = joined_node(EXCITED_POINTWISE, attributes, excited, node, inputs)
         dropped.add(excited.output)
     nodes = [joined.get(node.output, node) for node in graph.nodes if node.output not in dropped]
@@ -118,8 +118,12 @@ def sum_hidden_layers(planning: Planning) -> Planning:
     In place of a mean, the kernel of its image writes sums of the hidden layer besides the image, or of the image's
     channels if the mean is rounded and that is faster.
     """
-    graph, nodes, tensors, storage = planning.graph, dict[TensorId, Node](), list[Tensor](), dict[TensorId, Storage]()
-    fresh = graph.fresh_ids()
+    graph, nodes, tensors, storage = (
+        planning.graph,
+        dict[TensorId, Node](),
+        NewTensors(planning.graph),
+        dict[TensorId, Storage](),
+    )
     sums: dict[TensorId, TensorId] = {}  # by the mean in whose place they come
     channel_readers: set[TensorId] = set()  # what nodes write that read sums of channels
     readers = {node.inputs[1]: node for node in graph.nodes if node.kind == EXCITED_POINTWISE}
@@ -135,10 +139,10 @@ def sum_hidden_layers(planning: Planning) -> Planning:
         shape, sums_channels = _sums_of(graph, image, reader, planning)
         if sums_channels:
             channel_readers.add(reader.output)
-        tensors.append(Tensor(next(fresh), "", shape))
-        sums[node.output] = tensors[-1].id
-        storage[tensors[-1].id] = Storage(Geometry(tensors[-1].shape), "float")
-        nodes[image.output] = replace(image, side_outputs=(tensors[-1].id,), sources=joint_sources(image, node))
+        written = tensors.add(Tensor(-1, "", shape)).id
+        sums[node.output] = written
+        storage[written] = Storage(Geometry(shape), "float")
+        nodes[image.output] = replace(image, side_outputs=(written,), sources=joint_sources(image, node))
     return planning.with_nodes(nodes.values(), tensors, storage)
 
 
