@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tflgpu.graph.ir import Array, EpilogueOp, Graph, Input, Node, Value, joint_sources
+from tflgpu.graph.ir import Array, Graph, Input, Node, Value, epilogue_after_first, joint_sources
 from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.ops.image.convolution import output_channel_axis
 
@@ -38,7 +38,7 @@ def fold_affine(graph: Graph) -> Graph:
             producer,
             inputs=(producer.inputs[0], *map(new.constant, folded)),
             output=reader.output,
-            epilogue=_without_first(reader.epilogue),
+            epilogue=epilogue_after_first(reader.epilogue),
             sources=joint_sources(producer, reader),
         )
     order = {n.output: n for n in graph.nodes}
@@ -73,11 +73,3 @@ def channel_change(graph: Graph, node: Node) -> tuple[Array, Array] | None:
         case "sub", (Input(1), Value(0)):
             return -one, value
     return None
-
-
-def _without_first(epilogue: tuple[EpilogueOp, ...]) -> tuple[EpilogueOp, ...]:
-    """The epilogue ops after the first, whose result is now value 0. None of them may read the old value 0."""
-    return tuple(
-        op.moved(lambda operand: Value(operand.index - 1) if isinstance(operand, Value) else operand)
-        for op in epilogue[1:]
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 
 from tflgpu.graph.layout import LANES
@@ -177,9 +177,7 @@ def matrix_product(
             slices_out=tile.slices,
             split_k=tile.split_k,
             slices_per_split=tile_count(shape.depth // LANES, tile.split_k),
-            neighbours=items.neighbours,
-            others=items.others,
-            blocks=items.blocks,
+            **asdict(items),
             items=shape.matrices * items.items,
             per_tile=per_tile,
             left=left,

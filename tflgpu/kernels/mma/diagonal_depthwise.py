@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import prod
 
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
@@ -79,8 +79,7 @@ def diagonal_depthwise(request: Request) -> Kernel:
     kernel = Kernel(
         DiagonalDepthwiseParameters(
             window=window,
-            pixels=chosen.tile.pixels,
-            warp_slices=chosen.tile.warp_slices,
+            **asdict(chosen.tile),
             rows=input_rows(window, chosen.tile.pixels),
             src=request.input(0),
         ),

@@ -118,12 +118,8 @@ def sum_hidden_layers(planning: Planning) -> Planning:
     In place of a mean, the kernel of its image writes sums of the hidden layer besides the image, or of the image's
     channels if the mean is rounded and that is faster.
     """
-    graph, nodes, tensors, storage = (
-        planning.graph,
-        dict[TensorId, Node](),
-        NewTensors(planning.graph),
-        dict[TensorId, Storage](),
-    )
+    graph, nodes, storage = planning.graph, dict[TensorId, Node](), dict[TensorId, Storage]()
+    tensors = NewTensors(graph)
     sums: dict[TensorId, TensorId] = {}  # by the mean in whose place they come
     channel_readers: set[TensorId] = set()  # what nodes write that read sums of channels
     readers = {node.inputs[1]: node for node in graph.nodes if node.kind == EXCITED_POINTWISE}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 from math import prod
 
@@ -153,9 +153,7 @@ def pointwise_depthwise(request: Request) -> Kernel:
             operands=operands,
             window=window,
             pointwise_epilogue=inner_epilogue(attributes.epilogue),
-            rows=tile.rows,
-            column_blocks=tile.column_blocks,
-            split_k=tile.split_k,
+            **asdict(tile),
             result_at=work.result_at,
             prefetch_depth=prefetch_depth(operands, input_blocks // tile.split_k, 1, tile.column_blocks),
             input_blocks=input_blocks,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from tflgpu.kernels.candidates import Candidate, ranked
 from tflgpu.kernels.gpu.matmul_kernels import matmul_candidates, product_of
@@ -87,9 +87,7 @@ def activation_product(request: Request) -> Kernel:
             depth=shape.depth,
             rows_are_images=shape.rows_are_images,
             operands=chosen.work.operands,
-            row_blocks=tile.row_blocks,
-            column_blocks=tile.column_blocks,
-            split_k=tile.split_k,
+            **asdict(tile),
             double_buffered=False,
             k_steps_per_split=k_steps_per_split,
             prefetch_depth=equal_batches(k_steps_per_split, BATCH_REGISTERS // registers),

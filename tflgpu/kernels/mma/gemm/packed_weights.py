@@ -6,7 +6,7 @@ Operands come from the caches; each warp computes a tile of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from math import prod
 
@@ -193,9 +193,7 @@ def kernel(
         made(
             operands=operands,
             window=window,
-            row_blocks=tile.row_blocks,
-            column_blocks=tile.column_blocks,
-            split_k=tile.split_k,
+            **asdict(tile),
             shares=request.shares,
             k_steps_per_split=k_steps_per_split,
             prefetch_depth=depth,
