@@ -18,7 +18,7 @@ from tflgpu.graph.layout import LANES
 from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.ops.image.convolution import Depthwise
 from tflgpu.ops.image.window import Padding, Window
-from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
+from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange, slice_start
 
 # How many times the products of the parts the joint convolution has at most, those with zeros counted.
 MOST_PRODUCTS = 2
@@ -78,10 +78,8 @@ def _part(graph: Graph, tensor: TensorId) -> Part | None:
     shape = graph[node.inputs[0]].shape
     if taken is None or taken.epilogue or not isinstance(taken.attributes, Rearrange):
         return None
-    source, last = graph[taken.inputs[0]].shape, len(shape) - 1
-    start = taken.attributes.axes[-1].start if taken.attributes.axes else 0
-    same = tuple(AxisMap(axis, start if axis == last else 0) for axis in range(len(shape)))
-    if taken.attributes.axes != same or source[:-1] != shape[:-1] or not 0 <= start <= source[-1] - shape[-1]:
+    start = slice_start(taken.attributes, graph[taken.inputs[0]].shape, shape, len(shape) - 1)
+    if start is None:
         return None
     return Part(node, attributes.window, taken.inputs[0], start, shape[-1])
 

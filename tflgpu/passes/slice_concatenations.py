@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
-from tflgpu.graph.layout import Shape
 from tflgpu.graph.new_tensors import NewTensors
-from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
+from tflgpu.ops.movement.shaping import Concatenate, Rearrange, slice_start
 
 # Inputs of one concatenation: each is a pointer and an offset among its kernel's arguments, for which OpenCL promises
 # 1024 bytes.
@@ -80,17 +79,9 @@ def _pieces(graph: Graph, node: Node, known: Mapping[TensorId, Pieces]) -> Piece
     if source is None or not isinstance(node.attributes, Rearrange):
         return None
     shapes = graph[node.inputs[0]].shape, graph[node.output].shape
-    start = _start(node.attributes, *shapes, source.axis)
+    start = slice_start(node.attributes, *shapes, source.axis)
     taken = None if start is None else _cut(graph, source, start, shapes[1][source.axis])
     return Pieces(source.axis, tuple(taken), is_slice=True) if taken else None
-
-
-def _start(attributes: Rearrange, shape: Shape, taken: Shape, axis: int) -> int | None:
-    """Where a slice along ``axis`` begins; None if a node takes anything else of a tensor of ``shape``."""
-    start = attributes.axes[axis].start
-    others = all(m == AxisMap(i, start if i == axis else 0) for i, m in enumerate(attributes.axes))
-    same = shape[:axis] + shape[axis + 1 :] == taken[:axis] + taken[axis + 1 :]
-    return start if others and same and 0 <= start <= shape[axis] - taken[axis] else None
 
 
 def _cut(graph: Graph, source: Pieces, start: int, size: int) -> list[Piece] | None:

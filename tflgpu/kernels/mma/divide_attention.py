@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tflgpu.graph.ir import TensorId
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.gpu.divided.divided_keys import in_parts
 from tflgpu.kernels.gpu.divided.division import Division, divide_nodes
 from tflgpu.kernels.mma import MMA
@@ -20,7 +18,7 @@ def divide_attention(planning: Planning) -> Planning:
     return divide_nodes(planning, _divided)
 
 
-def _divided(request: Request, fresh: Iterator[TensorId]) -> Division | None:
+def _divided(request: Request, new: NewTensors) -> Division | None:
     attention, target = request.node.attributes, request.target
     if not isinstance(attention, Attention) or not suits(request):
         return None
@@ -28,4 +26,4 @@ def _divided(request: Request, fresh: Iterator[TensorId]) -> Division | None:
     def least_cycles(divided: Attention) -> float | None:
         return next((candidate.cycles for candidate in candidates(divided, target)), None)
 
-    return in_parts(request, attention, least_cycles, fresh)
+    return in_parts(request, attention, least_cycles, new)

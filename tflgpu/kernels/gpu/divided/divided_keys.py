@@ -6,11 +6,12 @@ One kernel has a work-group for some rows of a head. Those of few rows or heads 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
-from tflgpu.graph.ir import Node, Tensor, TensorId
+from tflgpu.graph.ir import Node, Tensor
 from tflgpu.graph.layout import LANES, Geometry
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.architecture import lowering_of
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
@@ -34,7 +35,7 @@ def divide_keys(planning: Planning) -> Planning:
     return divide_nodes(planning, _divided)
 
 
-def _divided(request: Request, fresh: Iterator[TensorId]) -> Division | None:
+def _divided(request: Request, new: NewTensors) -> Division | None:
     attention, target = request.node.attributes, request.target
     if not isinstance(attention, Attention) or attention.parts > 1 or lowering_of(request).architecture is not GPU:
         return None
@@ -43,11 +44,11 @@ def _divided(request: Request, fresh: Iterator[TensorId]) -> Division | None:
         every_part_has_a_key = (divided.parts - 1) * tile_count(divided.keys, divided.parts) < divided.keys
         return cycles(rows_work(divided, target), target) if every_part_has_a_key else None
 
-    return in_parts(request, attention, rows_cycles, fresh)
+    return in_parts(request, attention, rows_cycles, new)
 
 
 def in_parts(
-    request: Request, attention: Attention, cycles_of: Callable[[Attention], float | None], fresh: Iterator[TensorId]
+    request: Request, attention: Attention, cycles_of: Callable[[Attention], float | None], new: NewTensors
 ) -> Division | None:
     """Two nodes for an attention, the first of which divides the keys; None if one takes less time.
 
@@ -68,10 +69,10 @@ def in_parts(
     between, known = Storage(Geometry(shape), "float"), kernel_inputs(node)
     if not fits(between, target):
         return None
-    results = Tensor(next(fresh), "", shape, precise=request.graph[node.output].precise)
+    results = new.add(Tensor(-1, "", shape, precise=request.graph[node.output].precise))
     first = Node("attention", node.inputs[:known], results.id, divided, sources=node.sources)
     inputs = results.id, *node.inputs[known:]
     second = Node(
         "join_attention", inputs, node.output, JoinedAttention(divided), epilogue_behind(node, 1), node.sources
     )
-    return Division((first, second), (results,), {results.id: between})
+    return Division((first, second), {results.id: between})
