@@ -120,18 +120,22 @@ def _has_rows(request: Request) -> bool:
     return _are_numbers(request) and (_operands(request).are_halves or request.output.geometry.pixels > UNIT.side)
 
 
-def _best(request: Request) -> Candidate[Tile, Work]:
-    """The fastest tile of a convolution or a fully connected layer."""
+def _window(request: Request) -> Window:
+    """That of a convolution; a pixel for a fully connected layer."""
     attributes = request.node.attributes
-    window = attributes.window if isinstance(attributes, Convolution) else POINTWISE
-    shapes = _operands(request), window, request.input(0), request.output, request.target
-    return convolution_candidates(*shapes, request.shares, _joined(request))[0]
+    return attributes.window if isinstance(attributes, Convolution) else POINTWISE
 
 
-def _joined(request: Request) -> int:
-    """How many tensors of its shape join the result."""
-    shape = request.output.geometry.shape
-    return sum(request.shape(index).shape == shape for index in request.node.epilogue_inputs)
+def _candidates(request: Request) -> list[Candidate[Tile, Work]]:
+    """The tiles of a convolution or a fully connected layer, the fastest first."""
+    dst = request.output
+    shapes = _operands(request), _window(request), request.input(0), dst, request.target
+    joined = sum(request.shape(index).shape == dst.geometry.shape for index in request.node.epilogue_inputs)
+    return convolution_candidates(*shapes, request.shares, joined)
+
+
+def _best(request: Request) -> Candidate[Tile, Work]:
+    return _candidates(request)[0]
 
 
 def _has_rows_of_pairs(request: Request) -> bool:
@@ -157,7 +161,7 @@ def convolution_of_rows(request: Request) -> Kernel:
 @MMA.lowering("convolution", when=_is_dense, best=_best)
 def convolution(request: Request) -> Kernel:
     """A dense convolution, by the loader that the cost model ranks first."""
-    return _kernel(request, request.attributes(Convolution).window, request.constant(1))
+    return _kernel(request, request.constant(1))
 
 
 @MMA.lowering("transpose_convolution", when=_is_dense, best=_best_of_phases)
@@ -174,15 +178,13 @@ def transpose_convolution(request: Request) -> Kernel:
 def fully_connected(request: Request) -> Kernel:
     """A fully connected layer of many rows, as a pointwise convolution."""
     weights = request.constant(1).reshape(request.output.channels, 1, 1, -1)
-    return _kernel(request, POINTWISE, weights)
+    return _kernel(request, weights)
 
 
-def _kernel(request: Request, window: Window, weights: Array) -> Kernel:
+def _kernel(request: Request, weights: Array) -> Kernel:
     """weights: [out, kh, kw, in]."""
-    operands = _operands(request)
-    shapes = operands, window, request.input(0), request.output, request.target
-    bias = request.optional_constant(2)
-    chosen = request.choose_candidate(convolution_candidates(*shapes, request.shares, _joined(request)))
+    window, bias = _window(request), request.optional_constant(2)
+    chosen = request.choose_candidate(_candidates(request))
     match chosen.tile, chosen.work:
         case PatchTile() as of_patch, _:
             return patch.kernel(request, of_patch, weights, bias)
@@ -191,7 +193,6 @@ def _kernel(request: Request, window: Window, weights: Array) -> Kernel:
         case MultistageTile() as staged, _:
             return k_tiles.kernel(request, staged, window, weights, bias)
         case WarpTile() as direct, GemmWork() as work:
-            return packed_weights.kernel(
-                request, operands.image, Candidate(direct, work, chosen.cycles), window, [weights], bias
-            )
+            candidate = Candidate(direct, work, chosen.cycles)
+            return packed_weights.kernel(request, _image(request), candidate, window, [weights], bias)
     raise TypeError(f"{chosen.tile} is no tile of a convolution")
