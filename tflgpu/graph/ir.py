@@ -167,6 +167,15 @@ class State:
     held: bool = False
 
 
+def epilogue_after_first(epilogue: tuple[EpilogueOp, ...]) -> tuple[EpilogueOp, ...]:
+    """The ops after the first, whose result is now value 0. None of them may read the old value 0."""
+
+    def place(operand: Operand) -> Operand:
+        return Value(operand.index - 1) if isinstance(operand, Value) else operand
+
+    return tuple(op.moved(place) for op in epilogue[1:])
+
+
 def joint_sources(*nodes: Node) -> tuple[int, ...]:
     """The operators that several nodes compute, each once, in the nodes' order."""
     return tuple(dict.fromkeys(source for node in nodes for source in node.sources))

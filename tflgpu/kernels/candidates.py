@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from tflgpu.kernels.demand import Demanding, cycles
+from tflgpu.target import Target
+
 TileConfig = tuple[int, ...]  # the numbers that tell one tile of a kernel from the others
 
 
@@ -35,6 +38,13 @@ AnyTile = TypeVar("AnyTile", bound=Tile, covariant=True)
 AnyWork = TypeVar("AnyWork", bound=Work, covariant=True)
 
 
+class CountedWork(Work, Demanding, Protocol):
+    """Work from which the cost model tells the cycles."""
+
+
+AnyCountedWork = TypeVar("AnyCountedWork", bound=CountedWork)
+
+
 @dataclass(frozen=True)
 class Candidate(Generic[AnyTile, AnyWork]):
     """A tile, its work, and the cycles that the kernel takes with it."""
@@ -45,8 +55,8 @@ class Candidate(Generic[AnyTile, AnyWork]):
 
 
 def ranked(
-    tiles: Iterable[AnyTile], count: Callable[[AnyTile], AnyWork], cycles: Callable[[AnyWork], float]
-) -> list[Candidate[AnyTile, AnyWork]]:
+    tiles: Iterable[AnyTile], count: Callable[[AnyTile], AnyCountedWork], target: Target
+) -> list[Candidate[AnyTile, AnyCountedWork]]:
     """The candidates of all ``tiles``, the fastest first; of equal ones the first stays first."""
     counted = ((tile, count(tile)) for tile in tiles)
-    return sorted((Candidate(tile, work, cycles(work)) for tile, work in counted), key=lambda c: c.cycles)
+    return sorted((Candidate(tile, work, cycles(work, target)) for tile, work in counted), key=lambda c: c.cycles)

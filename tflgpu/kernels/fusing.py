@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, Operand, Tensor, TensorId, Value, joint_sources
+from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, Operand, TensorId, Value, joint_sources
 from tflgpu.graph.layout import LANES
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.ops.epilogue_ops import FUNCTIONS
 from tflgpu.ops.image.convolution import Convolution
 
@@ -23,16 +24,10 @@ def kernel_inputs(node: Node) -> int:
     return min(node.epilogue_inputs, default=len(node.inputs))
 
 
-def weights_and_bias(
-    graph: Graph, node: Node, fresh: Iterator[TensorId], zeros: list[Tensor]
-) -> tuple[TensorId, TensorId]:
+def weights_and_bias(graph: Graph, node: Node, zeros: NewTensors) -> tuple[TensorId, TensorId]:
     """The two constants of a convolution; if it has no bias, zeros, which are added to ``zeros``."""
     weights, *bias = node.inputs[1 : kernel_inputs(node)]
-    if not bias:
-        channels = graph[node.output].shape[-1]
-        zeros.append(Tensor(next(fresh), "", (channels,), data=np.zeros(channels, np.float32)))
-        bias = [zeros[-1].id]
-    return weights, bias[0]
+    return weights, bias[0] if bias else zeros.constant(np.zeros(graph[node.output].shape[-1], np.float32))
 
 
 def epilogue_without_inputs(graph: Graph, node: Node, *, reads_padding: bool = True) -> tuple[EpilogueOp, ...] | None:

@@ -156,21 +156,24 @@ class _Bench:
 
         return _Probe(run)
 
-    def _launches(self, name: str, items: int, *buffers: cl.Buffer, wait: bool = False) -> _Probe:
+    def _launches(
+        self, name: str, items: int, *arguments: cl.Buffer | np.uint64, group: int = 0, wait: bool = False
+    ) -> _Probe:
         """The probe of launches of a kernel.
 
         Args:
             name: Of the kernel.
             items: Work-items.
-            buffers: Its arguments.
+            arguments: Its arguments.
+            group: Work-items of a work-group; 0 for the usual number.
             wait: Whether the host waits for each launch before the next.
         """
-        queue, kernel, group = self._session.queue, make_kernel(self._program, name), min(items, self._sizes.group)
-        kernel.set_args(*buffers)
+        queue, kernel, size = self._session.queue, make_kernel(self._program, name), group or self._sizes.group
+        kernel.set_args(*arguments)
 
         def run(launches: int) -> None:
             for _ in range(launches):
-                cl.enqueue_nd_range_kernel(queue, kernel, (items,), (group,))
+                cl.enqueue_nd_range_kernel(queue, kernel, (items,), (min(items, size),))
                 if wait:
                     queue.finish()
 
@@ -178,20 +181,10 @@ class _Bench:
 
     def _convolution(self, convolution: ProbeConvolution) -> _Probe:
         """The probe of launches of a convolution, which writes to one buffer and reads from the other."""
-        queue, kernel, size = (
-            self._session.queue,
-            make_kernel(self._program, convolution.kernel),
-            convolution.local_size,
-        )
-        for place, buffer in enumerate((self._target, self._source, self._source, self._source)):
-            kernel.set_arg(2 * place, buffer)
-            kernel.set_arg(2 * place + 1, np.uint64(0))
-
-        def run(launches: int) -> None:
-            for _ in range(launches):
-                cl.enqueue_nd_range_kernel(queue, kernel, (convolution.groups * size,), (size,))
-
-        return _Probe(run)
+        buffers = self._target, self._source, self._source, self._source
+        arguments = (value for buffer in buffers for value in (buffer, np.uint64(0)))
+        items = convolution.groups * convolution.local_size
+        return self._launches(convolution.kernel, items, *arguments, group=convolution.local_size)
 
     def _find_steps(self, probe: _Probe) -> None:
         """Raise the number of steps until they take long enough."""

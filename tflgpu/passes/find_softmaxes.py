@@ -12,18 +12,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from tflgpu.graph.ir import Graph, Input, Node, Tensor, TensorId, joint_sources
+from tflgpu.graph.ir import Graph, Input, Node, TensorId, joint_sources
 from tflgpu.graph.layout import without_units
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.ops.arithmetic.reduction import Reduce, Softmax
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange
 
 
 def find_softmaxes(graph: Graph) -> Graph:
     """Replace the quotients at the end of each softmax by a node that computes all of it."""
-    fresh, new, nodes = graph.fresh_ids(), list[Tensor](), list[Node]()
+    new, nodes = NewTensors(graph), list[Node]()
     for node in graph.nodes:
         found = _softmax(graph, node)
-        nodes += _along(graph, *found, node, fresh, new) if found is not None else [node]
+        nodes += _along(graph, *found, node, new) if found is not None else [node]
     return graph.with_nodes(nodes, new)
 
 
@@ -86,15 +87,7 @@ def _axes(graph: Graph, node: Node) -> list[int]:
     return [axis for axis in node.attributes.axes if graph[node.inputs[0]].shape[axis] > 1]
 
 
-def _along(
-    graph: Graph,
-    parts: Sequence[Node],
-    x: TensorId,
-    axis: int,
-    last: Node,
-    fresh: Iterator[TensorId],
-    new: list[Tensor],
-) -> Iterator[Node]:
+def _along(graph: Graph, parts: Sequence[Node], x: TensorId, axis: int, last: Node, new: NewTensors) -> Iterator[Node]:
     """The softmax of ``x`` along ``axis``."""
     sources, shape = joint_sources(*parts[::-1], last), graph[x].shape
     softmax = Node("softmax", (x,), last.output, Softmax(1.0), sources=sources)
@@ -103,8 +96,7 @@ def _along(
         return
     order = [*(i for i in range(len(shape)) if i != axis), axis]
     moved = tuple(shape[i] for i in order)
-    operand, result = (replace(graph[t], id=next(fresh), name="", shape=moved) for t in (x, last.output))
-    new += operand, result
+    operand, result = (new.like(graph[t], moved) for t in (x, last.output))
     yield Node("rearrange", (x,), operand.id, Rearrange(tuple(AxisMap(order.index(i)) for i in range(len(shape)))))
     yield replace(softmax, inputs=(operand.id,), output=result.id)
     yield Node("rearrange", (result.id,), last.output, Rearrange(tuple(map(AxisMap, order))), sources=sources)

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from tflgpu.graph.ir import Array, EpilogueOp, Graph, Input, Node, Tensor, Value, joint_sources
+from tflgpu.graph.ir import Array, Graph, Input, Node, Value, epilogue_after_first, joint_sources
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.ops.image.convolution import output_channel_axis
 
 
 def fold_affine(graph: Graph) -> Graph:
     """``conv(x) * m + a`` becomes one convolution: converters can leave batch norms in this form."""
-    fresh = graph.fresh_ids()
-    tensors: list[Tensor] = []
+    new = NewTensors(graph)
     nodes: dict[int, Node] = {n.output: n for n in graph.nodes}
     for reader in graph.nodes:
         # ``nodes`` is up to date, unlike the graph: a convolution can take in a MUL and then an ADD.
@@ -22,32 +22,30 @@ def fold_affine(graph: Graph) -> Graph:
         if producer is None or change is None or graph.sole_consumer(producer.output) is None or producer.epilogue:
             continue
         axis = output_channel_axis(producer)
-        weights = _data(graph, tensors, producer.inputs[1]) if axis is not None else None
+        weights = _data(graph, new, producer.inputs[1]) if axis is not None else None
         if axis is None or weights is None:
             continue
         scale, offset = change
         channels = weights.shape[axis]
-        bias = _data(graph, tensors, producer.inputs[2]) if len(producer.inputs) > 2 else np.zeros(channels, np.float32)
+        bias = _data(graph, new, producer.inputs[2]) if len(producer.inputs) > 2 else np.zeros(channels, np.float32)
         if bias is None:
             continue
         along = [-1 if i == axis else 1 for i in range(weights.ndim)]
         scaled = weights.astype(np.float64) * scale.reshape(along) if scale.size > 1 else weights * scale.reshape(())
         folded = [scaled.astype(np.float32), (bias.reshape(-1) * scale + offset).astype(np.float32)]
-        new = [Tensor(next(fresh), "", tuple(a.shape), "float32", a) for a in folded]
-        tensors += new
         del nodes[producer.output]
         nodes[reader.output] = replace(
             producer,
-            inputs=(producer.inputs[0], new[0].id, new[1].id),
+            inputs=(producer.inputs[0], *map(new.constant, folded)),
             output=reader.output,
-            epilogue=_without_first(reader.epilogue),
+            epilogue=epilogue_after_first(reader.epilogue),
             sources=joint_sources(producer, reader),
         )
     order = {n.output: n for n in graph.nodes}
-    return graph.with_nodes((nodes[o] for o in order if o in nodes), tensors)
+    return graph.with_nodes((nodes[o] for o in order if o in nodes), new)
 
 
-def _data(graph: Graph, new: list[Tensor], tensor: int) -> Array | None:
+def _data(graph: Graph, new: NewTensors, tensor: int) -> Array | None:
     found = graph.tensors.get(tensor) or next(t for t in new if t.id == tensor)
     return found.data
 
@@ -75,11 +73,3 @@ def channel_change(graph: Graph, node: Node) -> tuple[Array, Array] | None:
         case "sub", (Input(1), Value(0)):
             return -one, value
     return None
-
-
-def _without_first(epilogue: tuple[EpilogueOp, ...]) -> tuple[EpilogueOp, ...]:
-    """The epilogue ops after the first, whose result is now value 0. None of them may read the old value 0."""
-    return tuple(
-        op.moved(lambda operand: Value(operand.index - 1) if isinstance(operand, Value) else operand)
-        for op in epilogue[1:]
-    )

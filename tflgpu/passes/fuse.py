@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import reduce
 
-from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, Operand, TensorId, Value, joint_sources
+from tflgpu.graph.ir import Graph, Input, Node, Operand, TensorId, Value, joint_sources
 from tflgpu.passes.nest_concatenations import is_contiguous
 
 # Tensors that a kernel takes at most, because some drivers allow only 64 arguments.
@@ -31,7 +31,8 @@ def inline_shared_source(graph: Graph) -> Graph:
         for tensor in full:
             chain = _chain(graph, nodes, tensor, {t for t in full if t != tensor})
             if chain and sum(len(n.epilogue) for n in (*chain, node)) <= MAX_EPILOGUE:
-                nodes[node.output] = _inlined(node, tensor, chain)
+                inner = reduce(lambda first, second: fused(first, second, 0), chain)
+                nodes[node.output] = _with_operand(node, tensor, inner, inner.inputs[0])
                 for inner in chain:
                     del nodes[inner.output]
                 break
@@ -50,31 +51,6 @@ def _chain(graph: Graph, nodes: Mapping[TensorId, Node], tensor: TensorId, sourc
         if graph[tensor].shape != graph[inner.output].shape:
             return []
     return chain
-
-
-def _inlined(node: Node, tensor: TensorId, chain: Sequence[Node]) -> Node:
-    """The epilogues of ``chain``, then the node's, which reads their last value instead of ``tensor``."""
-    source, epilogue = chain[0].inputs[0], tuple[EpilogueOp, ...]()
-    for inner in chain:
-        epilogue += tuple(op.moved(partial(_later, shift=len(epilogue))) for op in inner.epilogue)
-    shift = len(epilogue)
-    inputs = (source, *dict.fromkeys(t for t in node.inputs if t not in (source, tensor)))
-
-    def place(operand: Operand) -> Operand:
-        if isinstance(operand, Value) and operand.index:
-            return Value(operand.index + shift)
-        read = node.inputs[operand.index]
-        if read == tensor:
-            return Value(shift)
-        return Value(0) if read == source else Input(inputs.index(read))
-
-    epilogue += tuple(op.moved(place) for op in node.epilogue)
-    return replace(node, inputs=inputs, epilogue=epilogue, sources=joint_sources(*chain, node))
-
-
-def _later(operand: Operand, shift: int) -> Operand:
-    """An operand of a node of one input, of whose epilogue ``shift`` ops come before it."""
-    return Value((operand.index if isinstance(operand, Value) else 0) + shift)
 
 
 def fuse_elementwise(graph: Graph) -> Graph:
@@ -114,15 +90,18 @@ def inline_operands(graph: Graph, primaries: Collection[TensorId] = ()) -> Graph
             inner = nodes.get(tensor)
             is_map = inner is not None and inner.kind == "map" and not set(inner.inputs).intersection(primaries)
             if inner is not None and is_map and fusable(graph, inner, tensor, node):
-                node = _with_operand(node, tensor, nodes.pop(tensor))
+                node = _with_operand(node, tensor, nodes.pop(tensor), node.inputs[0])
         nodes[node.output] = node
     return graph.with_nodes(nodes[n.output] for n in graph.nodes if n.output in nodes)
 
 
-def _with_operand(node: Node, tensor: TensorId, inner: Node) -> Node:
-    """``node`` with the epilogue of ``inner`` before its own, which reads the last value of that for ``tensor``."""
-    first, last = node.inputs[0], len(inner.epilogue)
-    inputs = tuple(dict.fromkeys(t for t in (*node.inputs, *inner.inputs) if t != tensor))
+def _with_operand(node: Node, tensor: TensorId, inner: Node, first: TensorId) -> Node:
+    """``node`` with the epilogue of ``inner`` before its own, which reads the last value of that for ``tensor``.
+
+    first: what becomes the first input.
+    """
+    last = len(inner.epilogue)
+    inputs = tuple(dict.fromkeys(t for t in (first, *node.inputs, *inner.inputs) if t != tensor))
 
     def read(source: TensorId) -> Operand:
         return Value(0) if source == first else Input(inputs.index(source))
@@ -131,8 +110,8 @@ def _with_operand(node: Node, tensor: TensorId, inner: Node) -> Node:
         return operand if isinstance(operand, Value) and operand.index else read(inner.inputs[operand.index])
 
     def place(operand: Operand) -> Operand:
-        if isinstance(operand, Value):
-            return Value(operand.index + last) if operand.index else operand
+        if isinstance(operand, Value) and operand.index:
+            return Value(operand.index + last)
         source = node.inputs[operand.index]
         if source == tensor:
             return Value(last) if last else read(inner.inputs[0])  # which broadcasts

@@ -7,11 +7,12 @@ row goes where, a table of constants tells it at once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from tflgpu.graph.ir import Array, Graph, Node, Tensor, TensorId
+from tflgpu.graph.ir import Array, Graph, Node, TensorId
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.ops.movement.gather import Gather, Lookup, Position, follow
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
 
@@ -39,7 +40,7 @@ def gather_rows(graph: Graph) -> Graph:
         rows = _rows(graph, node, known)
         if rows is not None and rows.index.size <= MOST_ROWS:
             known[node.output] = rows
-    fresh, new, nodes, gathered = graph.fresh_ids(), list[Tensor](), list[Node](), set[TensorId]()
+    new, nodes, gathered = NewTensors(graph), list[Node](), set[TensorId]()
     for node in graph.nodes:
         rows = known.get(node.output)
         readers = graph.consumers.get(node.output, ())
@@ -49,7 +50,7 @@ def gather_rows(graph: Graph) -> Graph:
             nodes.append(node)
         elif rows is not None and rows.joined and is_read:
             gathered.add(node.output)
-            nodes += _gathered(graph, node, rows, fresh, new)
+            nodes += _gathered(graph, node, rows, new)
         else:
             nodes.append(node)
     return graph.with_nodes(nodes, new)
@@ -98,27 +99,24 @@ def _rearranged(index: Array, attributes: Rearrange, shape: tuple[int, ...]) -> 
     return found
 
 
-def _gathered(graph: Graph, node: Node, rows: Rows, fresh: Iterator[TensorId], new: list[Tensor]) -> Iterator[Node]:
+def _gathered(graph: Graph, node: Node, rows: Rows, new: NewTensors) -> Iterator[Node]:
     """The gather that makes the result of ``node``: as a matrix first, if that is what is read next."""
     output, source = graph[node.output], graph[rows.source].shape
     leading = (rows.index.size,) if _leads_to_matrix(graph, node.output) else output.shape[:-1]
-    result = replace(output, id=next(fresh), name="", shape=(*leading, output.shape[-1]))
+    result = output if leading == output.shape[:-1] else new.like(output, (*leading, output.shape[-1]))
     inputs, positions = [rows.source], list[Position]()
     places = np.unravel_index(rows.index.reshape(leading), source[:-1]) if len(source) > 1 else ()
     for size, place in zip(source[:-1], places, strict=True):
         lookups: tuple[Lookup, ...] = ()
         if size > 1:
-            new.append(Tensor(next(fresh), "", leading, "int32", np.ascontiguousarray(place, np.int32)))
+            table = new.constant(np.ascontiguousarray(place, np.int32))
             lookups = (Lookup(len(inputs), tuple(map(AxisMap, range(len(leading)))), None),)
-            inputs.append(new[-1].id)
+            inputs.append(table)
         positions.append(Position(lookups))
     attributes = Gather((*positions, follow(len(leading))))
-    if result.shape == output.shape:
-        yield Node("gather", tuple(inputs), output.id, attributes, sources=rows.sources)
-        return
-    new.append(result)
     yield Node("gather", tuple(inputs), result.id, attributes, sources=rows.sources)
-    yield Node("reshape", (result.id,), output.id)
+    if result is not output:
+        yield Node("reshape", (result.id,), output.id)
 
 
 def _leads_to_matrix(graph: Graph, tensor: TensorId) -> bool:

@@ -13,11 +13,12 @@ from math import prod
 
 import numpy as np
 
-from tflgpu.graph.ir import Array, Graph, Node, Tensor, TensorId, joint_sources
-from tflgpu.graph.layout import LANES, Shape
+from tflgpu.graph.ir import Array, Graph, Node, TensorId, joint_sources
+from tflgpu.graph.layout import LANES
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.ops.image.convolution import Depthwise
 from tflgpu.ops.image.window import Padding, Window
-from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
+from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange, slice_start
 
 # How many times the products of the parts the joint convolution has at most, those with zeros counted.
 MOST_PRODUCTS = 2
@@ -36,13 +37,13 @@ class Part:
 
 def join_depthwise(graph: Graph) -> Graph:
     """Compute concatenations of depthwise convolutions of neighbouring channels at once, if that has few products."""
-    fresh, new = graph.fresh_ids(), list[Tensor]()
+    new = NewTensors(graph)
     joined: dict[TensorId, list[Node]] = {}
     for node in graph.nodes:
         parts = _parts(graph, node)
         window = _joint_window([p.window for p in parts]) if parts else None
         if parts and window is not None:
-            joined[node.output] = list(_joint(graph, node, parts, window, fresh, new))
+            joined[node.output] = list(_joint(graph, node, parts, window, new))
     return graph.with_nodes([n for node in graph.nodes for n in joined.get(node.output, [node])], new)
 
 
@@ -77,10 +78,8 @@ def _part(graph: Graph, tensor: TensorId) -> Part | None:
     shape = graph[node.inputs[0]].shape
     if taken is None or taken.epilogue or not isinstance(taken.attributes, Rearrange):
         return None
-    source, last = graph[taken.inputs[0]].shape, len(shape) - 1
-    start = taken.attributes.axes[-1].start if taken.attributes.axes else 0
-    same = tuple(AxisMap(axis, start if axis == last else 0) for axis in range(len(shape)))
-    if taken.attributes.axes != same or source[:-1] != shape[:-1] or not 0 <= start <= source[-1] - shape[-1]:
+    start = slice_start(taken.attributes, graph[taken.inputs[0]].shape, shape, len(shape) - 1)
+    if start is None:
         return None
     return Part(node, attributes.window, taken.inputs[0], start, shape[-1])
 
@@ -98,30 +97,22 @@ def _joint_window(windows: Sequence[Window]) -> Window | None:
     return replace(first, kernel=(height, width), padding=Padding(top, bottom, left, right))
 
 
-def _joint(
-    graph: Graph, node: Node, parts: Sequence[Part], window: Window, fresh: Iterator[TensorId], new: list[Tensor]
-) -> Iterator[Node]:
+def _joint(graph: Graph, node: Node, parts: Sequence[Part], window: Window, new: NewTensors) -> Iterator[Node]:
     """The slice, if one is needed, and the convolution; only ``node`` where that has too many products."""
     channels = sum(p.size for p in parts)
     if prod(window.kernel) * channels > MOST_PRODUCTS * sum(prod(p.window.kernel) * p.size for p in parts):
         yield node
         return
 
-    def constant(data: Array) -> TensorId:
-        new.append(Tensor(next(fresh), "", data.shape, data=data))
-        return new[-1].id
-
     source, start = graph[parts[0].image], parts[0].start
     image, shape = source.id, source.shape
     if shape[-1] != channels:
-        taken: Shape = (*shape[:-1], channels)
-        new.append(replace(source, id=next(fresh), name="", shape=taken))
-        image = new[-1].id
+        image = new.like(source, (*shape[:-1], channels)).id
         axes = tuple(AxisMap(axis, start if axis == len(shape) - 1 else 0) for axis in range(len(shape)))
         yield Node("rearrange", (source.id,), image, Rearrange(axes), sources=node.sources)
-    weights = constant(np.concatenate([_within(graph, p, window) for p in parts], axis=-1))
+    weights = new.constant(np.concatenate([_within(graph, p, window) for p in parts], axis=-1))
     biases = [_bias(graph, p) for p in parts]
-    inputs = (image, weights, constant(np.concatenate(biases)))
+    inputs = (image, weights, new.constant(np.concatenate(biases)))
     sources = joint_sources(*(p.node for p in parts), node)
     yield Node("depthwise", inputs, node.output, Depthwise(window, 1), sources=sources)
 

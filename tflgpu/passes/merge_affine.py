@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, Tensor, TensorId, Value, joint_sources
+from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, TensorId, Value, joint_sources
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.passes.fold_affine import channel_change
 
 
@@ -15,8 +16,7 @@ def merge_affine(graph: Graph) -> Graph:
         if len(node.epilogue) == 1 and channel_change(graph, node) is not None:
             is_next = node.inputs[0] in chains and graph.sole_consumer(node.inputs[0]) is not None
             chains[node.output] = [*(chains.pop(node.inputs[0]) if is_next else []), node]
-    fresh = graph.fresh_ids()
-    tensors: list[Tensor] = []
+    new = NewTensors(graph)
     merged: dict[TensorId, Node] = {}
     dropped: set[TensorId] = set()
     for chain in chains.values():
@@ -34,11 +34,9 @@ def merge_affine(graph: Graph) -> Graph:
             continue
         rank = len(graph[chain[-1].output].shape)
         constants = [value.reshape(value.shape[-rank:] if rank else ()) for _, value in steps]
-        new = [Tensor(next(fresh), "", value.shape, "float32", value) for value in constants]
-        tensors += new
         epilogue = tuple(EpilogueOp(f, (Value(k), Input(k + 1))) for k, (f, _) in enumerate(steps))
-        inputs = (chain[0].inputs[0], *(t.id for t in new))
+        inputs = (chain[0].inputs[0], *map(new.constant, constants))
         merged[chain[-1].output] = Node("map", inputs, chain[-1].output, None, epilogue, joint_sources(*chain))
         dropped.update(node.output for node in chain[:-1])
     nodes = (merged.get(node.output, node) for node in graph.nodes if node.output not in dropped)
-    return graph.with_nodes(nodes, tensors)
+    return graph.with_nodes(nodes, new)

@@ -12,8 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from tflgpu.graph.ir import Graph, Node, Tensor, TensorId, joint_sources
+from tflgpu.graph.ir import Graph, Node, TensorId, joint_sources
 from tflgpu.graph.layout import LANES, Shape
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange
 
 
@@ -23,12 +24,12 @@ def merge_products(graph: Graph) -> Graph:
     for node in graph.nodes:
         if _can_merge(graph, node):
             groups[_whole(graph, node.inputs[0]), graph[node.inputs[0]].shape].append(node)
-    fresh, new = graph.fresh_ids(), list[Tensor]()
+    new = NewTensors(graph)
     replaced: dict[TensorId, list[Node]] = {}
     for layers in groups.values():
         if len(layers) > 1:
             replaced |= {layer.output: [] for layer in layers}
-            replaced[layers[0].output] = list(_merged(graph, layers, fresh, new))
+            replaced[layers[0].output] = list(_merged(graph, layers, new))
     return graph.with_nodes([n for node in graph.nodes for n in replaced.get(node.output, [node])], new)
 
 
@@ -67,7 +68,7 @@ def _is_scaling(graph: Graph, node: Node) -> bool:
     return is_product and graph[node.inputs[1]].is_constant and graph[node.inputs[1]].size == 1
 
 
-def _merged(graph: Graph, layers: Sequence[Node], fresh: Iterator[TensorId], new: list[Tensor]) -> Iterator[Node]:
+def _merged(graph: Graph, layers: Sequence[Node], new: NewTensors) -> Iterator[Node]:
     """The joint layer, and a slice of its result for each of ``layers``."""
     rows = graph[layers[0].output].shape[:-1]
     sizes = [graph[layer.output].shape[-1] for layer in layers]
@@ -77,10 +78,8 @@ def _merged(graph: Graph, layers: Sequence[Node], fresh: Iterator[TensorId], new
         biases = [_data(graph, layer.inputs[2]).reshape(-1) if len(layer.inputs) > 2 else None for layer in layers]
         zeros = [np.zeros(n, np.float32) if b is None else b for n, b in zip(sizes, biases, strict=True)]
         constants.append(np.concatenate(zeros))
-    added = [Tensor(next(fresh), "", data.shape, data=data) for data in constants]
-    joint = replace(graph[layers[0].output], id=next(fresh), name="", shape=(*rows, sum(sizes)))
-    new += (*added, joint)
-    inputs = (layers[0].inputs[0], *(t.id for t in added))
+    inputs = (layers[0].inputs[0], *map(new.constant, constants))
+    joint = new.like(graph[layers[0].output], (*rows, sum(sizes)))
     yield replace(layers[0], inputs=inputs, output=joint.id, sources=joint_sources(*layers))
     for i, layer in enumerate(layers):
         axes = (*map(AxisMap, range(len(rows))), AxisMap(len(rows), sum(sizes[:i])))

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tflgpu.graph.ir import Graph, Node, TensorId
 from tflgpu.graph.layout import LANES, Geometry
-from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
+from tflgpu.ops.movement.shaping import Concatenate, Rearrange, slice_start
 
 
 def nest_concatenations(graph: Graph) -> Graph:
@@ -58,11 +58,8 @@ def _slice(graph: Graph, tensor: TensorId, axis: int) -> tuple[TensorId, int] | 
     node = graph.producer.get(tensor)
     if node is None or not isinstance(node.attributes, Rearrange) or node.epilogue or node.attributes.fill is not None:
         return None
-    old, new = graph[node.inputs[0]].shape, graph[tensor].shape
-    start = node.attributes.axes[axis].start if axis < len(old) else 0
-    axes = tuple(AxisMap(i, start if i == axis else 0) for i in range(len(new)))
-    same = len(old) == len(new) and all(a == b for i, (a, b) in enumerate(zip(old, new, strict=True)) if i != axis)
-    return (node.inputs[0], start) if same and node.attributes.axes == axes else None
+    start = slice_start(node.attributes, graph[node.inputs[0]].shape, graph[tensor].shape, axis)
+    return None if start is None else (node.inputs[0], start)
 
 
 def is_contiguous(graph: Graph, node: Node) -> bool:

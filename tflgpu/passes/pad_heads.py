@@ -12,8 +12,9 @@ from math import prod
 
 import numpy as np
 
-from tflgpu.graph.ir import Array, Graph, Node, Tensor, TensorId
+from tflgpu.graph.ir import Array, Graph, Node, TensorId
 from tflgpu.graph.layout import LANES, Shape, keeps_bytes
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.fusing import kernel_inputs
 from tflgpu.ops.arithmetic.matmul import MatMul
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange
@@ -118,16 +119,14 @@ def _of_product(graph: Graph, node: Node, given: list[Padded | None]) -> tuple[P
 
 def _rewritten(graph: Graph, depths: Mapping[TensorId, int], padded: Mapping[TensorId, Padded]) -> Graph:
     """The graph with larger heads."""
-    new = [replace(graph[t], shape=_larger(graph[t].shape, p)) for t, p in padded.items()]
-    shapes = {t.id: t.shape for t in new}
-    fresh = graph.fresh_ids()
+    new = NewTensors(graph)
+    wider = [replace(graph[t], shape=_larger(graph[t].shape, p)) for t, p in padded.items()]
+    shapes = {t.id: t.shape for t in wider}
 
     def constant(tensor: TensorId, axis: int, depth: int) -> TensorId:
         value = graph[tensor]
         assert value.data is not None
-        data = _with_zeros(value.data, axis, depth)
-        new.append(Tensor(next(fresh), "", data.shape, data=data))
-        return new[-1].id
+        return new.constant(_with_zeros(value.data, axis, depth))
 
     def rewritten() -> Iterator[Node]:
         for node in graph.nodes:
@@ -143,7 +142,7 @@ def _rewritten(graph: Graph, depths: Mapping[TensorId, int], padded: Mapping[Ten
             yield replace(node, inputs=tuple(inputs), in_place=in_place)
 
     nodes = list(rewritten())
-    return graph.with_nodes(nodes, new)
+    return graph.with_nodes(nodes, [*wider, *new])
 
 
 def _larger(shape: Shape, padded: Padded) -> Shape:

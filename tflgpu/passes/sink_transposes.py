@@ -11,7 +11,7 @@ from math import prod
 
 import numpy as np
 
-from tflgpu.graph.ir import Graph, Node, TensorId
+from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
 from tflgpu.graph.layout import Shape, keeps_bytes
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
@@ -100,9 +100,8 @@ class _Sinking:
         if len(known) < len(inputs):
             return None
         shape = tuple(output.shape[axis] for axis in _inverse(order))
-        inner = replace(output, id=next(self._fresh), name="", shape=shape)
-        self._tensors[inner.id] = inner
-        return replace(reordered, inputs=known, output=inner.id), order
+        inner = self._like(output, shape)
+        return replace(reordered, inputs=known, output=inner), order
 
     def _past_reshape(self, node: Node, order: Order) -> tuple[Node, Order] | None:
         """The same as :meth:`_past` of a reshape that splits axes, or joins axes that are neighbours in the source.
@@ -126,10 +125,9 @@ class _Sinking:
         added = iter(range(0 if first else len(split), units if first else len(output.shape)))
         new = tuple(places[axis] if size > 1 else next(added) for axis, size in enumerate(output.shape))
         shape = tuple(output.shape[axis] for axis in _inverse(new))
-        inner = replace(output, id=next(self._fresh), name="", shape=shape)
-        self._tensors[inner.id] = inner
+        inner = self._like(output, shape)
         in_place = keeps_bytes(sizes, shape)
-        return replace(node, inputs=(source,), output=inner.id, in_place=in_place), new
+        return replace(node, inputs=(source,), output=inner, in_place=in_place), new
 
     def _is_undone(self, node: Node, order: Order) -> bool:
         """Whether nothing but the inverse transpose reads an elementwise function of several tensors, one transposed.
@@ -143,14 +141,19 @@ class _Sinking:
         others = [t for t in computed if t.id not in self._transposed]
         return undone and len(others) == 1 and all(t.size == result.size for t in computed)
 
+    def _like(self, tensor: Tensor, shape: Shape) -> TensorId:
+        """A tensor of ``shape`` that a node will compute, else as ``tensor``."""
+        made = replace(tensor, id=next(self._fresh), name="", shape=shape)
+        self._tensors[made.id] = made
+        return made.id
+
     def _moved_back(self, tensor: TensorId, order: Order) -> TensorId:
         """A transpose of an untransposed tensor, which ``order`` would turn into the tensor."""
         value, units = self._tensors[tensor], len(order) - len(self._tensors[tensor].shape)
         shape = tuple(((1,) * units + value.shape)[axis] for axis in _inverse(order))
-        moved = replace(value, id=next(self._fresh), name="", shape=shape)
-        self._tensors[moved.id] = moved
-        self._nodes.append(Node("rearrange", (tensor,), moved.id, Rearrange(tuple(map(AxisMap, order[units:])))))
-        return moved.id
+        moved = self._like(value, shape)
+        self._nodes.append(Node("rearrange", (tensor,), moved, Rearrange(tuple(map(AxisMap, order[units:])))))
+        return moved
 
     def _pads_an_image(self, node: Node) -> bool:
         """Whether a node is the padding of windows, of which the kernel of the window can be all."""

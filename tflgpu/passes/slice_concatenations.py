@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
-from tflgpu.graph.layout import Shape
-from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
+from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.ops.movement.shaping import Concatenate, Rearrange, slice_start
 
 # Inputs of one concatenation: each is a pointer and an offset among its kernel's arguments, for which OpenCL promises
 # 1024 bytes.
@@ -41,8 +41,7 @@ def slice_concatenations(graph: Graph) -> Graph:
     known: dict[TensorId, Pieces] = {}
     alias: dict[TensorId, TensorId] = {}
     nodes: list[Node] = []
-    parts: list[Tensor] = []
-    fresh = graph.fresh_ids()
+    new = NewTensors(graph)
     for original in graph.nodes:
         node = replace(original, inputs=tuple(alias.get(t, t) for t in original.inputs))
         sliced = any(t in known and known[t].is_slice for t in node.inputs)
@@ -54,15 +53,15 @@ def slice_concatenations(graph: Graph) -> Graph:
                 alias[node.output] = only.tensor
                 continue
             if sliced and not pieces.is_slice:
-                inputs = _tensors(graph, pieces, fresh, parts)
-                nodes += _concatenations(node, inputs, pieces.axis, graph[node.output], fresh, parts)
+                inputs = _tensors(graph, pieces, new)
+                nodes += _concatenations(node, inputs, pieces.axis, graph[node.output], new)
                 continue
         if isinstance(node.attributes, Concatenate) and len(node.inputs) > MAX_INPUTS:
             inputs = [graph[t] for t in node.inputs]
-            nodes += _concatenations(node, inputs, node.attributes.axis, graph[node.output], fresh, parts)
+            nodes += _concatenations(node, inputs, node.attributes.axis, graph[node.output], new)
         else:
             nodes.append(node)
-    return graph.with_nodes(nodes, parts)
+    return graph.with_nodes(nodes, new)
 
 
 def _pieces(graph: Graph, node: Node, known: Mapping[TensorId, Pieces]) -> Pieces | None:
@@ -80,17 +79,9 @@ def _pieces(graph: Graph, node: Node, known: Mapping[TensorId, Pieces]) -> Piece
     if source is None or not isinstance(node.attributes, Rearrange):
         return None
     shapes = graph[node.inputs[0]].shape, graph[node.output].shape
-    start = _start(node.attributes, *shapes, source.axis)
+    start = slice_start(node.attributes, *shapes, source.axis)
     taken = None if start is None else _cut(graph, source, start, shapes[1][source.axis])
     return Pieces(source.axis, tuple(taken), is_slice=True) if taken else None
-
-
-def _start(attributes: Rearrange, shape: Shape, taken: Shape, axis: int) -> int | None:
-    """Where a slice along ``axis`` begins; None if a node takes anything else of a tensor of ``shape``."""
-    start = attributes.axes[axis].start
-    others = all(m == AxisMap(i, start if i == axis else 0) for i, m in enumerate(attributes.axes))
-    same = shape[:axis] + shape[axis + 1 :] == taken[:axis] + taken[axis + 1 :]
-    return start if others and same and 0 <= start <= shape[axis] - taken[axis] else None
 
 
 def _cut(graph: Graph, source: Pieces, start: int, size: int) -> list[Piece] | None:
@@ -107,7 +98,7 @@ def _cut(graph: Graph, source: Pieces, start: int, size: int) -> list[Piece] | N
     return result
 
 
-def _tensors(graph: Graph, pieces: Pieces, fresh: Iterator[TensorId], new: list[Tensor]) -> list[Tensor]:
+def _tensors(graph: Graph, pieces: Pieces, new: NewTensors) -> list[Tensor]:
     """A tensor for each piece; parts of constants are new constants."""
     result: list[Tensor] = []
     for piece in pieces.each:
@@ -115,24 +106,19 @@ def _tensors(graph: Graph, pieces: Pieces, fresh: Iterator[TensorId], new: list[
         if piece.size != tensor.shape[pieces.axis]:
             assert tensor.data is not None
             data = tensor.data.take(range(piece.start, piece.start + piece.size), pieces.axis)
-            tensor = replace(tensor, id=next(fresh), shape=data.shape, data=data, scale=None)
-            new.append(tensor)
+            tensor = new.add(replace(tensor, shape=data.shape, data=data, scale=None))
         result.append(tensor)
     return result
 
 
-def _concatenations(
-    node: Node, inputs: Sequence[Tensor], axis: int, output: Tensor, fresh: Iterator[TensorId], new: list[Tensor]
-) -> Iterator[Node]:
+def _concatenations(node: Node, inputs: Sequence[Tensor], axis: int, output: Tensor, new: NewTensors) -> Iterator[Node]:
     """``node`` with these inputs, which are concatenated in groups first if they are many."""
     while len(inputs) > MAX_INPUTS:
         groups = [inputs[i : i + MAX_INPUTS] for i in range(0, len(inputs), MAX_INPUTS)]
         inputs = []
         for group in groups:
             size = sum(t.shape[axis] for t in group)
-            shape = (*output.shape[:axis], size, *output.shape[axis + 1 :])
-            joined = replace(output, id=next(fresh), name="", shape=shape)
-            new.append(joined)
+            joined = new.like(output, (*output.shape[:axis], size, *output.shape[axis + 1 :]))
             yield replace(node, inputs=tuple(t.id for t in group), output=joined.id, epilogue=())
             inputs.append(joined)
     yield replace(node, inputs=tuple(t.id for t in inputs))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from tflgpu.graph.ir import TensorId
-from tflgpu.plan.plan import Plan
+from tflgpu.kernels.kernel import Storage
+from tflgpu.plan.plan import Plan, PlannedKernel
 
 ARENA: TensorId = -1
 
@@ -22,7 +23,7 @@ def barrier_intervals(plan: Plan) -> tuple[int, ...]:
     tensors to which the arena gives them one after the other. Kernels of one interval are therefore independent.
     """
     return intervals(
-        [_use(plan, a.tensor, a.written) for a in planned.arguments if a.tensor is not None] for planned in plan.kernels
+        memory_uses(planned, plan.roots, plan.shifts, plan.storage, plan.offsets) for planned in plan.kernels
     )
 
 
@@ -35,12 +36,28 @@ class Use(NamedTuple):
     written: bool
 
 
+def memory_uses(
+    planned: PlannedKernel,
+    roots: Mapping[TensorId, TensorId],
+    shifts: Mapping[TensorId, int],
+    storage: Mapping[TensorId, Storage],
+    offsets: Mapping[TensorId, int],
+) -> Iterator[Use]:
+    """What a kernel uses. The mappings: see :class:`tflgpu.plan.plan.Placement`."""
+    for argument in planned.arguments:
+        if argument.tensor is not None:
+            root = roots[argument.tensor]
+            memory, begin = (ARENA, offsets[root]) if root in offsets else (root, 0)
+            begin += shifts.get(argument.tensor, 0)
+            yield Use(memory, begin, begin + storage[argument.tensor].content_bytes, argument.written)
+
+
 def intervals(kernels: Iterable[Iterable[Use]]) -> tuple[int, ...]:
     """:func:`barrier_intervals` of kernels that use memory so."""
     memories: dict[TensorId, _Memory] = defaultdict(_Memory)
     result = []
-    for uses in kernels:
-        touched = [use for use in uses if use.begin < use.end]
+    for used in kernels:
+        touched = [use for use in used if use.begin < use.end]
         interval = 1 + max((memories[use.memory].latest_conflict(use) for use in touched), default=NEVER)
         for use in touched:
             memories[use.memory].record(use, interval)
@@ -80,11 +97,3 @@ class _Memory:
                 values.insert(number, values[number - 1])
             self._begins.insert(number, place)
         return number
-
-
-def _use(plan: Plan, tensor: TensorId, written: bool) -> Use:
-    root = plan.roots[tensor]
-    offset = plan.offsets.get(root)
-    memory, begin = (root, 0) if offset is None else (ARENA, offset)
-    begin += plan.shifts.get(tensor, 0)
-    return Use(memory, begin, begin + plan.storage[tensor].content_bytes, written)

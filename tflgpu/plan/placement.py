@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from tflgpu.graph.ir import Graph, TensorId, roots
@@ -11,7 +11,7 @@ from tflgpu.kernels.kernel import Storage
 from tflgpu.passes.device.concatenations import Place, input_places
 from tflgpu.passes.device.slices import slice_places
 from tflgpu.plan.arena import Lifetime, lower_bound, part_bytes, place
-from tflgpu.plan.barrier_intervals import Use, intervals
+from tflgpu.plan.barrier_intervals import intervals, memory_uses
 from tflgpu.plan.overwriting import overwritable, written_in_place
 from tflgpu.plan.plan import Placement, PlannedKernel
 from tflgpu.target import Target
@@ -23,32 +23,6 @@ class Uses(NamedTuple):
     first: int
     last: int
     kernels: int
-
-
-@dataclass(frozen=True)
-class Aliases:
-    """Tensors that are parts of others, or the same memory.
-
-    Attributes:
-        root: The tensor that has the memory, by all tensors.
-        shifts: Bytes from the begin of that memory to a tensor's own; none where it is missing.
-    """
-
-    root: Mapping[TensorId, TensorId]
-    shifts: Mapping[TensorId, int]
-
-
-def levels(kernels: Sequence[PlannedKernel], aliases: Aliases, storage: Mapping[TensorId, Storage]) -> tuple[int, ...]:
-    """Each kernel's barrier interval if no two tensors of the arena had the same bytes."""
-
-    def use(tensor: TensorId, written: bool) -> Use:
-        begin = aliases.shifts.get(tensor, 0)
-        return Use(aliases.root[tensor], begin, begin + storage[tensor].content_bytes, written)
-
-    return intervals(
-        [use(argument.tensor, argument.written) for argument in planned.arguments if argument.tensor is not None]
-        for planned in kernels
-    )
 
 
 def placement(
@@ -64,16 +38,16 @@ def placement(
     by_levels: order kernels by levels of dependency, and give no tensor memory of another one of its level, so that
     independent kernels do not wait for each other.
     """
-    aliases = _aliases(graph, kernels, storage)
+    root, shifts = _aliases(graph, kernels, storage)
     times: Sequence[int] = range(len(kernels))
     if by_levels:
-        unsorted = levels(kernels, aliases, storage)
+        # As if no two tensors of the arena had the same bytes.
+        unsorted = intervals(memory_uses(planned, root, shifts, storage, offsets={}) for planned in kernels)
         order = sorted(times, key=unsorted.__getitem__)
         kernels, times = [kernels[number] for number in order], sorted(unsorted)
-    root, shifts = aliases.root, aliases.shifts
     boundary = {root[t] for t in graph.given | graph.wanted}
     uses = _uses(kernels, times, root, boundary)
-    owner = _owners(kernels, times, aliases, uses, storage)
+    owner = _owners(kernels, times, root, shifts, uses, storage)
     lifetimes = _lifetimes(uses, owner, storage)
     part = part_bytes(lifetimes, target.limits.allocation_bytes)
     begins, arena_bytes = place(lifetimes, part)
@@ -81,12 +55,15 @@ def placement(
     return tuple(kernels), Placement(root, shifts, offsets, arena_bytes, part, lower_bound(lifetimes))
 
 
-def _aliases(graph: Graph, kernels: Sequence[PlannedKernel], storage: Mapping[TensorId, Storage]) -> Aliases:
+def _aliases(
+    graph: Graph, kernels: Sequence[PlannedKernel], storage: Mapping[TensorId, Storage]
+) -> tuple[dict[TensorId, TensorId], dict[TensorId, int]]:
+    """The tensor that has the memory of each, and at how many bytes of it those begin that do not begin at 0."""
     root, places = roots(graph), _places(graph, storage)
     shifts = {t: places[r].offset for t, r in root.items() if r in places}
     root = {t: places[r].whole if r in places else r for t, r in root.items()}
     in_place = written_in_place(graph, kernels, root)
-    return Aliases({t: in_place.get(r, r) for t, r in root.items()}, shifts)
+    return {t: in_place.get(r, r) for t, r in root.items()}, shifts
 
 
 def _places(graph: Graph, storage: Mapping[TensorId, Storage]) -> dict[TensorId, Place]:
@@ -117,12 +94,12 @@ def _uses(
 def _owners(
     kernels: Sequence[PlannedKernel],
     times: Sequence[int],
-    aliases: Aliases,
+    root: Mapping[TensorId, TensorId],
+    shifts: Mapping[TensorId, int],
     uses: Mapping[TensorId, Uses],
     storage: Mapping[TensorId, Storage],
 ) -> dict[TensorId, TensorId]:
     """For each tensor that a kernel writes over its input: the first one that had this memory."""
-    root, shifts = aliases.root, aliases.shifts
     owner: dict[TensorId, TensorId] = {}
     for time, planned in zip(times, kernels, strict=True):
         out = planned.node.output

@@ -14,6 +14,8 @@ from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
 from tests.support.emulated_matrix_units import check_largest
 from tests.support.planning import plan_of, templates
+from tflgpu.kernels.demand import Demand
+from tflgpu.kernels.mma.costs import PatchWork
 from tflgpu.kernels.mma.gemm import patch, rows
 from tflgpu.kernels.mma.gemm.k_tiles import GroupTile
 
@@ -95,7 +97,7 @@ def test_emulated_kernels_of_patches(case: Patch, monkeypatch: pytest.MonkeyPatc
     """A convolution that a residual joins, of tiles that end in another image than they begin in."""
     monkeypatch.setattr(patch, "GROUP_TILES", (case.tile,))
     monkeypatch.setattr(patch, "STAGES", (case.stages,))
-    monkeypatch.setattr(patch, "cycles", lambda *_: 0.0)
+    monkeypatch.setattr(PatchWork, "demand", lambda *_: Demand(1, (), 0.0))
     net = Net(seed=5)
     joined_convolution(net, case.shape, case.channels, case.window)
     model = net.case()

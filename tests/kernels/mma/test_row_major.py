@@ -10,6 +10,8 @@ from tests.ops.case import Case, Net
 from tests.support import emulated_matrix_units as emulated
 from tests.support.emulated_matrix_units import check_largest
 from tests.support.planning import plan_of, templates
+from tflgpu.kernels.demand import Demand
+from tflgpu.kernels.mma.costs import MultistageWork
 from tflgpu.kernels.mma.gemm import row_major
 from tflgpu.kernels.mma.gemm.k_tiles import GroupTile
 from tflgpu.kernels.mma.gemm.row_major import RowMajorTile
@@ -27,7 +29,7 @@ CASES = (
 def planned(shape: tuple[int, int, int], tile: RowMajorTile, monkeypatch: pytest.MonkeyPatch) -> tuple[Case, Plan]:
     """A fully connected layer that a residual joins."""
     monkeypatch.setattr(row_major, "_tiles", lambda *_: iter((tile,)))
-    monkeypatch.setattr(row_major, "cycles", lambda *_: 0.0)
+    monkeypatch.setattr(MultistageWork, "demand", lambda *_: Demand(1, (), 0.0))
     rows, inputs, outputs = shape
     net = Net(seed=rows)
     x = net.input(net.normal((rows, inputs)))

@@ -15,7 +15,6 @@ from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.block_products import pixels_per_block
 from tflgpu.kernels.cpu.convolution_kernels import FAR_WEIGHTS, lines_ahead
 from tflgpu.kernels.cpu.costs import BandWork, counted_bytes, product_rates
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
 from tflgpu.kernels.packing import pack_dense, padded_bias
@@ -78,7 +77,7 @@ def band_candidates(
     found = ranked(
         (shared for band in bands(dst, target) for shared in shared_out(band, dst, target)),
         lambda band: band_work(band, attributes, src, dst, target),
-        lambda work: cycles(work, target),
+        target,
     )
     return [candidate for candidate in found if is_possible(candidate.work, target)]
 

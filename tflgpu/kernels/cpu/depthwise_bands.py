@@ -12,7 +12,6 @@ from tflgpu.kernels.cpu.band_kernels import Band, BandCandidate, BandParameters,
 from tflgpu.kernels.cpu.block_products import pixels_per_block
 from tflgpu.kernels.cpu.costs import BandWork, depthwise_rate
 from tflgpu.kernels.cpu.depthwise_kernels import wide_vec4s
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fused_convolutions import DepthwisePointwise
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
@@ -28,11 +27,7 @@ def depthwise_pointwise_bands(window: Window, src: Storage, dst: Geometry, targe
 
     window: of the depthwise convolution. dst: the result of both.
     """
-    found = ranked(
-        bands(dst, target),
-        lambda band: depthwise_pointwise_work(band, window, src, dst, target),
-        lambda work: cycles(work, target),
-    )
+    found = ranked(bands(dst, target), lambda band: depthwise_pointwise_work(band, window, src, dst, target), target)
     return [candidate for candidate in found if is_possible(candidate.work, target)]
 
 

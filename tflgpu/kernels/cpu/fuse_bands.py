@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tflgpu.graph.ir import EpilogueOp, Graph, Node, Tensor, TensorId
+from tflgpu.graph.ir import EpilogueOp, Graph, Node, TensorId
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.convolutions import unrolls
 from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.cpu.band_kernels import Band, ConvolutionDepthwise, band_candidates, band_work
@@ -40,15 +41,14 @@ def _is_quantized(graph: Graph) -> bool:
 
 def _joined(graph: Graph, storage: Storages, target: Target, kind: str, join: Join) -> Graph:
     """The graph with nodes of ``kind`` for pairs. join: their attributes, or None where two kernels are faster."""
-    fresh = graph.fresh_ids()
-    zeros: list[Tensor] = []
+    zeros = NewTensors(graph)
     dropped: set[TensorId] = set()
     nodes: list[Node] = []
     for node in graph.nodes:
         first = _node_before(graph, storage, node)
         epilogue = epilogue_without_inputs(graph, first) if first else None
         if first and epilogue is not None and (attributes := join(first, node, epilogue, graph, storage, target)):
-            constants = (t for n in (first, node) for t in weights_and_bias(graph, n, fresh, zeros))
+            constants = (t for n in (first, node) for t in weights_and_bias(graph, n, zeros))
             node = joined_node(kind, attributes, first, node, (first.inputs[0], *constants))
             dropped.add(first.output)
         nodes.append(node)

@@ -80,8 +80,7 @@ class AttentionRowsParameters(AttentionParameters, template="rows/attention"):
 @GPU.lowering("attention")
 def attention_of_rows(request: Request) -> Kernel:
     """Attention whose work-items have some rows each, or share the keys of rows."""
-    attention, target = request.node.attributes, request.target
-    assert isinstance(attention, Attention)
+    attention, target = request.attributes(Attention), request.target
     rows, sharers = divide(attention, target)
     size, sums = target.local_size, attention.value_depth // LANES + 1
     staged = fits_local(target, STAGED_VEC4S)

@@ -11,7 +11,6 @@ from math import prod
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import bias_argument, convolution_macs, packed_weights
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.item_products import ItemProductsParameters
@@ -50,7 +49,7 @@ class ConvolutionTile(Tile):
 def candidates(request: Request, target: Target) -> list[Candidate[ConvolutionTile, KLoopWork]]:
     """The tiles of a convolution, the fastest first."""
     tiles = _tiles(request, target)
-    return ranked(tiles, lambda tile: _work(tile, request, target), lambda work: cycles(work, target))
+    return ranked(tiles, lambda tile: _work(tile, request, target), target)
 
 
 def _tiles(request: Request, target: Target) -> Iterator[ConvolutionTile]:

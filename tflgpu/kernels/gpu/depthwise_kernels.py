@@ -11,7 +11,6 @@ from math import prod
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import depthwise_arguments, has_unrolled_taps
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.tuned_groups import choose_with_group
@@ -35,7 +34,7 @@ class DepthwiseTile(Tile):
 def depthwise_candidates(window: Window, dst: Storage, target: Target) -> list[Candidate[DepthwiseTile, KLoopWork]]:
     """The tiles of a depthwise convolution that gives ``dst``, the fastest first."""
     tiles = (DepthwiseTile(pixels) for pixels in PIXELS if pixels <= dst.height)
-    return ranked(tiles, lambda tile: _work(tile, window, dst, target), lambda work: cycles(work, target))
+    return ranked(tiles, lambda tile: _work(tile, window, dst, target), target)
 
 
 def _work(tile: DepthwiseTile, window: Window, dst: Storage, target: Target) -> KLoopWork:
@@ -78,9 +77,7 @@ class DepthwiseColumnsParameters(Parameters, template="gpu/depthwise_columns"):
 @GPU.lowering("depthwise", when=has_unrolled_taps)
 def depthwise_columns(request: Request) -> Kernel:
     """A depthwise convolution whose work-items compute some neighbouring pixels of a slice."""
-    attributes, g = request.node.attributes, request.output.geometry
-    assert isinstance(attributes, Depthwise)
-    window = attributes.window
+    window, g = request.attributes(Depthwise).window, request.output.geometry
     chosen, target = choose_with_group(request, partial(depthwise_candidates, window, request.output))
     arguments = depthwise_arguments(request)
     return Kernel(

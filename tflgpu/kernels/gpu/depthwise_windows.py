@@ -84,14 +84,13 @@ def _tiles(request: Request, window: Window) -> Iterator[WindowTile]:
 
 def _candidates(request: Request) -> list[Candidate[WindowTile, KLoopWork]]:
     """The tiles of a convolution of any window, the fastest first."""
-    attributes, target = request.node.attributes, request.target
-    assert isinstance(attributes, Depthwise)
+    attributes, target = request.attributes(Depthwise), request.target
     window = attributes.window
 
     def work(tile: WindowTile) -> KLoopWork:
         taps = tap_steps(window, tile, target)
         image = (tile.outputs + taps.at_once - 1) * (1 if attributes.multiplier <= 2 else LOOKED_UP)
-        return KLoopWork(
+        return _WindowWork(
             tiles=request.shares * tile_count(_items(request, tile) * tile.split_k, target.local_size),
             k_steps=tile_count(taps.steps, request.shares),
             loads=image + taps.at_once,
@@ -100,15 +99,16 @@ def _candidates(request: Request) -> list[Candidate[WindowTile, KLoopWork]]:
             split_k=tile.split_k,
         )
 
-    return ranked(_tiles(request, window), work, lambda work: _demand(work, target).cycles(target))
+    return ranked(_tiles(request, window), work, target)
 
 
-def _demand(work: KLoopWork, target: Target) -> Demand:
-    """The kernel takes at least as long as one tile alone: nothing hides the latency of its loads."""
-    model = target.cost_model
-    step = model.batch_latency + model.working(target.local_size, work.loads, work.products, work.tile)
-    alone = Demand(1, (Phase(tile_count(work.k_steps, work.split_k), (step,)),), model.tile_latency)
-    return replace(work.demand(target), least=alone.cycles(target))
+class _WindowWork(KLoopWork):
+    def demand(self, target: Target) -> Demand:
+        """The kernel takes at least as long as one tile alone: nothing hides the latency of its loads."""
+        model = target.cost_model
+        step = model.batch_latency + model.working(target.local_size, self.loads, self.products, self.tile)
+        alone = Demand(1, (Phase(tile_count(self.k_steps, self.split_k), (step,)),), model.tile_latency)
+        return replace(super().demand(target), least=alone.cycles(target))
 
 
 def _items(request: Request, tile: WindowTile) -> int:
@@ -124,9 +124,7 @@ def _places(request: Request, tile: WindowTile) -> int:
 
 
 def _outputs_apart(request: Request, tile: WindowTile) -> int:
-    attributes = request.node.attributes
-    assert isinstance(attributes, Depthwise)
-    return tile.distance // attributes.window.stride[tile.axis] if tile.outputs > 1 else 1
+    return tile.distance // request.attributes(Depthwise).window.stride[tile.axis] if tile.outputs > 1 else 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,8 +150,7 @@ class DepthwiseWindowParameters(Parameters, template="gpu/depthwise_window"):
 @GPU.lowering("depthwise", best=lambda request: _candidates(request)[0])
 def depthwise_window(request: Request) -> Kernel:
     """For every window and channel multiplier."""
-    attributes, g, target = request.node.attributes, request.output.geometry, request.target
-    assert isinstance(attributes, Depthwise)
+    attributes, g, target = request.attributes(Depthwise), request.output.geometry, request.target
     chosen = request.choose_candidate(_candidates(request))
     tile, taps = chosen.tile, tap_steps(attributes.window, chosen.tile, target)
     per_tile = target.local_size // tile.split_k

@@ -119,8 +119,7 @@ class ExciteParameters(Parameters, template="gpu/excite"):
 @GPU.lowering("excite")
 def excite(request: Request) -> Kernel:
     """A squeeze-and-excitation: two layers, and the product of their gates with the image."""
-    attributes, src, squeezed, dst = request.node.attributes, request.input(0), request.input(1), request.output
-    assert isinstance(attributes, Excite)
+    attributes, src, squeezed, dst = request.attributes(Excite), request.input(0), request.input(1), request.output
     target = request.target
     hidden_weights, gate_weights = request.constant(2), request.constant(4)
     hidden_slices = tile_count(len(hidden_weights), LANES)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor, TensorId, Value, joint_sources
+from tflgpu.graph.ir import Graph, Input, Node, Operand, TensorId, Value, joint_sources
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.demand import Demand, cycles
 from tflgpu.kernels.fusing import epilogue_without_inputs, is_pointwise, weights_and_bias
 from tflgpu.kernels.gpu import GPU
@@ -39,11 +40,10 @@ def fuse_excitations(graph: Graph, storage: Mapping[TensorId, Storage], target: 
         if excitation is not None and _is_faster(graph, storage, excitation, target):
             found[node.output] = excitation
     dropped = {t for e in found.values() for t in (e.hidden.output, e.gates.output)}
-    fresh = graph.fresh_ids()
-    zeros: list[Tensor] = []
+    zeros = NewTensors(graph)
 
     def joined(e: Excitation) -> Node:
-        constants = [t for layer in (e.hidden, e.gates) for t in weights_and_bias(graph, layer, fresh, zeros)]
+        constants = [t for layer in (e.hidden, e.gates) for t in weights_and_bias(graph, layer, zeros)]
         return _joined(e, (e.product.inputs[0], e.hidden.inputs[0], *constants))
 
     kept = (n for n in graph.nodes if n.output not in dropped)

@@ -10,14 +10,15 @@ multiplies. Tiles of parts of the image write the sums of their pixels instead, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from tflgpu.graph.ir import EpilogueOp, Node, TensorId
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.candidates import AnyTile, AnyWork, Candidate
+from tflgpu.kernels.candidates import AnyTile, Candidate, Work
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters
 from tflgpu.kernels.request import Request
@@ -34,6 +35,21 @@ class ReadsSums:
 
     mean_epilogue: tuple[EpilogueOp, ...] = ()
     sums_channels: bool = False
+
+
+class SummingWork(Work, Protocol):
+    """The work of a kernel that can write sums beside its image."""
+
+    @property
+    def parts(self) -> int:
+        """Parts of the image, for each of which it can write sums of channels: those of one warp each."""
+
+    @property
+    def has_whole_image(self) -> bool:
+        """Whether a tile has all pixels of its channels."""
+
+
+AnySummingWork = TypeVar("AnySummingWork", bound=SummingWork)
 
 
 def hidden_sums_beside(request: Request) -> TensorId | None:
@@ -53,11 +69,8 @@ def _reader_of_sums(request: Request, sums: TensorId) -> tuple[Node, ReadsSums]:
 
 
 def with_room_for_sums(
-    request: Request,
-    candidates: Sequence[Candidate[AnyTile, AnyWork]],
-    parts_of: Callable[[AnyTile], int],
-    has_whole_image: Callable[[AnyTile], bool],
-) -> Sequence[Candidate[AnyTile, AnyWork]]:
+    request: Request, candidates: Sequence[Candidate[AnyTile, AnySummingWork]]
+) -> Sequence[Candidate[AnyTile, AnySummingWork]]:
     """The candidates whose number of tiles, or of parts of the image, is that of the sums; all if there are no sums.
 
     A mean that is rounded needs tiles with all pixels of the image, unless the reader computes it.
@@ -67,8 +80,8 @@ def with_room_for_sums(
         return candidates
     (_, reads), wanted = _reader_of_sums(request, sums), request.storage[sums].plane
     if reads.sums_channels:
-        return [c for c in candidates if parts_of(c.tile) == wanted]
-    return [c for c in candidates if c.work.tiles == wanted and (has_whole_image(c.tile) or not reads.mean_epilogue)]
+        return [c for c in candidates if c.work.parts == wanted]
+    return [c for c in candidates if c.work.tiles == wanted and (c.work.has_whole_image or not reads.mean_epilogue)]
 
 
 @dataclass(frozen=True)

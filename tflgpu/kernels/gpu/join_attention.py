@@ -32,9 +32,8 @@ class JoinAttentionParameters(Parameters, template="rows/join_attention"):
 @GPU.lowering("join_attention")
 def join_attention(request: Request) -> Kernel:
     """The second kernel: a work-item joins some vec4s of all parts."""
-    joined, target = request.node.attributes, request.target
-    assert isinstance(joined, JoinedAttention)
-    attention, parts = joined.attention, request.operand("parts", 0)
+    attention, target = request.attributes(JoinedAttention).attention, request.target
+    parts = request.operand("parts", 0)
     vec4s = attention.heads * attention.rows * attention.value_depth // LANES
     tiles = tile_count(vec4s, target.local_size)
     # Waves of a persistent kernel would wait for memory one after another.

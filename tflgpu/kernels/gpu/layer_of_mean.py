@@ -13,7 +13,7 @@ from tflgpu.graph.ir import EpilogueOp
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import bias_argument
-from tflgpu.kernels.demand import Demand, Phase, cycles
+from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Kernel, Parameters, Storage
@@ -77,7 +77,7 @@ def layer_candidates(src: Storage, dst: Storage, target: Target, shares: int) ->
     tiles = (LayerTile(1 << n) for n in range(target.local_size.bit_length()))
     counted = ((tile, _work(tile, src, dst, target, shares)) for tile in tiles)
     able = {tile: work for tile, work in counted if _fits(work, target)}
-    return ranked(able, able.__getitem__, lambda work: cycles(work, target))
+    return ranked(able, able.__getitem__, target)
 
 
 def _work(tile: LayerTile, src: Storage, dst: Storage, target: Target, shares: int) -> LayerWork:
@@ -125,8 +125,7 @@ class LayerOfMeanParameters(Parameters, template="gpu/layer_of_mean"):
 @GPU.lowering(LAYER_OF_MEAN, best=_best)
 def layer_of_mean(request: Request) -> Kernel:
     """Inputs: the image [1, height, width, channels], weights [out, ..., channels] and maybe a bias, both constants."""
-    attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
-    assert isinstance(attributes, LayerOfMean)
+    attributes, src, dst, target = request.attributes(LayerOfMean), request.input(0), request.output, request.target
     chosen = request.choose_candidate(layer_candidates(src, dst, target, request.shares))
     weights = request.constant(1).reshape(dst.channels, 1, 1, src.channels)
     return Kernel(

@@ -36,8 +36,7 @@ def matmul(request: Request) -> Kernel:
 
 def product_of(request: Request) -> tuple[MatrixProduct, tuple[Argument, Argument]]:
     """A node's product, and its sides as arguments."""
-    attributes, g = request.node.attributes, request.output.geometry
-    assert isinstance(attributes, MatMul)
+    attributes, g = request.attributes(MatMul), request.output.geometry
     left, right = request.operand("left", 0), request.operand("right", 1)
     rows, depth = matrix_of(request.shape(0).shape, attributes.adjoint_left)
     shape = MatrixProduct(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Access
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import bias_argument
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.item_products import ItemProductsParameters
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters
@@ -102,7 +101,7 @@ def order(shape: MatrixProduct, tile: MatrixTile) -> Order:
 
 def candidates(shape: MatrixProduct, target: Target) -> list[Candidate[MatrixTile, KLoopWork]]:
     """The tiles of a product, the fastest first."""
-    return ranked(_tiles(shape, target), lambda tile: _work(shape, tile, target), lambda work: cycles(work, target))
+    return ranked(_tiles(shape, target), lambda tile: _work(shape, tile, target), target)
 
 
 def _tiles(shape: MatrixProduct, target: Target) -> Iterator[MatrixTile]:
@@ -178,9 +177,7 @@ def matrix_product(
             slices_out=tile.slices,
             split_k=tile.split_k,
             slices_per_split=tile_count(shape.depth // LANES, tile.split_k),
-            neighbours=items.neighbours,
-            others=items.others,
-            blocks=items.blocks,
+            **asdict(items),
             items=shape.matrices * items.items,
             per_tile=per_tile,
             left=left,

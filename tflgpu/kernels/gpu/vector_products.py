@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import bias_argument
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.matrix_products import MatrixProduct, ProductParameters
 from tflgpu.kernels.kernel import Argument, Kernel
@@ -41,7 +40,7 @@ def vector_candidates(
     sharers = (size, *(n for n in FEWER_SHARERS if several and n < size))
     fits = fits_local(target, size)
     tiles = (VectorTile(sharing, n) for sharing in sharers for n in ROWS if n < 2 * shape.rows and fits)
-    return ranked(tiles, lambda tile: _work(shape, tile, target, shares), lambda work: cycles(work, target))
+    return ranked(tiles, lambda tile: _work(shape, tile, target, shares), target)
 
 
 def _work(shape: MatrixProduct, tile: VectorTile, target: Target, shares: int) -> KLoopWork:

@@ -8,7 +8,7 @@ from itertools import product
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
-from tflgpu.kernels.demand import Demand, Phase, cycles
+from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.mma import LEAST_GROUP, MMA
 from tflgpu.kernels.mma.gemm.k_tiles import HALF_BYTES, LOCAL_BYTES
@@ -142,7 +142,7 @@ def candidates(attention: Attention, target: Target) -> list[Candidate[Attention
             stages=tile.stages,
         )
 
-    return ranked(_tiles(attention, target), work, lambda work: cycles(work, target))
+    return ranked(_tiles(attention, target), work, target)
 
 
 def _tiles(attention: Attention, target: Target) -> Iterator[AttentionTile]:
@@ -168,10 +168,9 @@ def has_tile(attention: Attention, types: Sequence[ElementType], target: Target)
     return set(types) == {"half"} and next(_tiles(attention, target), None) is not None
 
 
-def _suits(request: Request) -> bool:
-    attention = request.node.attributes
-    assert isinstance(attention, Attention)
-    return has_tile(attention, [request.input(n).type for n in range(3)], request.target)
+def suits(request: Request) -> bool:
+    """Whether tiles of warps compute the attention of a request, see :func:`has_tile`."""
+    return has_tile(request.attributes(Attention), [request.input(n).type for n in range(3)], request.target)
 
 
 def _is_wide(reach: Reach, elements: int) -> bool:
@@ -194,11 +193,10 @@ class AttentionTileParameters(AttentionParameters, template="mma/attention_tiles
     wide_values: bool
 
 
-@MMA.lowering("attention", when=_suits)
+@MMA.lowering("attention", when=suits)
 def attention_in_tiles(request: Request) -> Kernel:
     """Attention whose warps multiply blocks of rows and keys."""
-    attention, target = request.node.attributes, request.target
-    assert isinstance(attention, Attention)
+    attention, target = request.attributes(Attention), request.target
     chosen = request.choose_candidate(candidates(attention, target))
     tile = chosen.tile
     operands = operands_of(request, attention)

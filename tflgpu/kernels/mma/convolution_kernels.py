@@ -11,7 +11,7 @@ from tflgpu.kernels.convolutions import is_vector_product
 from tflgpu.kernels.gpu.convolution_kernels import candidates as plain_candidates
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma import MMA
-from tflgpu.kernels.mma.costs import GemmWork, MultistageWork, PatchWork
+from tflgpu.kernels.mma.costs import GemmWork
 from tflgpu.kernels.mma.gemm import k_tiles, packed_weights, patch, row_major, rows
 from tflgpu.kernels.mma.gemm.k_tiles import MultistageTile
 from tflgpu.kernels.mma.gemm.packed_weights import WarpTile
@@ -120,52 +120,48 @@ def _has_rows(request: Request) -> bool:
     return _are_numbers(request) and (_operands(request).are_halves or request.output.geometry.pixels > UNIT.side)
 
 
-def _best(request: Request) -> Candidate[Tile, Work]:
-    """The fastest tile of a convolution or a fully connected layer."""
+def _window(request: Request) -> Window:
+    """That of a convolution; a pixel for a fully connected layer."""
     attributes = request.node.attributes
-    window = attributes.window if isinstance(attributes, Convolution) else POINTWISE
-    shapes = _operands(request), window, request.input(0), request.output, request.target
-    return convolution_candidates(*shapes, request.shares, _joined(request))[0]
+    return attributes.window if isinstance(attributes, Convolution) else POINTWISE
 
 
-def _joined(request: Request) -> int:
-    """How many tensors of its shape join the result."""
-    shape = request.output.geometry.shape
-    return sum(request.shape(index).shape == shape for index in request.node.epilogue_inputs)
+def _candidates(request: Request) -> list[Candidate[Tile, Work]]:
+    """The tiles of a convolution or a fully connected layer, the fastest first."""
+    dst = request.output
+    shapes = _operands(request), _window(request), request.input(0), dst, request.target
+    joined = sum(request.shape(index).shape == dst.geometry.shape for index in request.node.epilogue_inputs)
+    return convolution_candidates(*shapes, request.shares, joined)
+
+
+def _best(request: Request) -> Candidate[Tile, Work]:
+    return _candidates(request)[0]
 
 
 def _has_rows_of_pairs(request: Request) -> bool:
     """Whether a convolution can share rows of its image in local memory."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, Convolution)
-    shapes = attributes.window, request.input(0), request.output, request.target
+    shapes = request.attributes(Convolution).window, request.input(0), request.output, request.target
     return _is_dense(request) and rows.is_possible(_operands(request), *shapes)
 
 
 def _best_of_rows(request: Request) -> Candidate[Tile, Work] | None:
     """None for shares, which there are only where compute units would be idle."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, Convolution)
     if request.shares > 1:
         return None
-    return rows.best(attributes.window, request.input(0), request.output, request.target)
+    return rows.best(request.attributes(Convolution).window, request.input(0), request.output, request.target)
 
 
 @MMA.lowering("convolution", when=_has_rows_of_pairs, best=_best_of_rows)
 def convolution_of_rows(request: Request) -> Kernel:
     """A convolution of few channels whose warps share rows of the image in local memory."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, Convolution)
-    weights, bias = request.constant(1), request.optional_constant(2)
-    return rows.kernel(request, attributes.window, weights, bias)
+    window, weights, bias = request.attributes(Convolution).window, request.constant(1), request.optional_constant(2)
+    return rows.kernel(request, window, weights, bias)
 
 
 @MMA.lowering("convolution", when=_is_dense, best=_best)
 def convolution(request: Request) -> Kernel:
     """A dense convolution, by the loader that the cost model ranks first."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, Convolution)
-    return _kernel(request, attributes.window, request.constant(1))
+    return _kernel(request, request.constant(1))
 
 
 @MMA.lowering("transpose_convolution", when=_is_dense, best=_best_of_phases)
@@ -182,24 +178,21 @@ def transpose_convolution(request: Request) -> Kernel:
 def fully_connected(request: Request) -> Kernel:
     """A fully connected layer of many rows, as a pointwise convolution."""
     weights = request.constant(1).reshape(request.output.channels, 1, 1, -1)
-    return _kernel(request, POINTWISE, weights)
+    return _kernel(request, weights)
 
 
-def _kernel(request: Request, window: Window, weights: Array) -> Kernel:
+def _kernel(request: Request, weights: Array) -> Kernel:
     """weights: [out, kh, kw, in]."""
-    operands = _operands(request)
-    shapes = operands, window, request.input(0), request.output, request.target
-    bias = request.optional_constant(2)
-    chosen = request.choose_candidate(convolution_candidates(*shapes, request.shares, _joined(request)))
+    window, bias = _window(request), request.optional_constant(2)
+    chosen = request.choose_candidate(_candidates(request))
     match chosen.tile, chosen.work:
-        case PatchTile() as of_patch, PatchWork() as work:
-            return patch.kernel(request, Candidate(of_patch, work, chosen.cycles), weights, bias)
-        case RowMajorTile() as of_rows, MultistageWork() as work:
-            return row_major.kernel(request, Candidate(of_rows, work, chosen.cycles), weights, bias)
-        case MultistageTile() as staged, MultistageWork() as work:
-            return k_tiles.kernel(request, Candidate(staged, work, chosen.cycles), window, weights, bias)
+        case PatchTile() as of_patch, _:
+            return patch.kernel(request, of_patch, weights, bias)
+        case RowMajorTile() as of_rows, _:
+            return row_major.kernel(request, of_rows, weights, bias)
+        case MultistageTile() as staged, _:
+            return k_tiles.kernel(request, staged, window, weights, bias)
         case WarpTile() as direct, GemmWork() as work:
-            return packed_weights.kernel(
-                request, operands.image, Candidate(direct, work, chosen.cycles), window, [weights], bias
-            )
+            candidate = Candidate(direct, work, chosen.cycles)
+            return packed_weights.kernel(request, _image(request), candidate, window, [weights], bias)
     raise TypeError(f"{chosen.tile} is no tile of a convolution")

@@ -149,6 +149,7 @@ class RowsWork:
 class PointwiseDepthwiseWork:
     """A pointwise convolution to local memory, then a depthwise one from there.
 
+    parts, has_whole_image: as of :class:`tflgpu.kernels.gpu.hidden_sums.SummingWork`.
     k_steps: that a warp computes one after another. active_warps: that load in a k-step, one block of pixels and
     ``column_blocks`` of weights each. depthwise_vec4s: of the result, that a work-item computes.
     workspace, result_at: float4 elements of local memory in all, and of them those ahead of the pointwise result.
@@ -156,6 +157,8 @@ class PointwiseDepthwiseWork:
 
     operands: Operands
     tiles: int
+    parts: int
+    has_whole_image: bool
     k_steps: int
     active_warps: int
     column_blocks: int
@@ -218,9 +221,14 @@ class DepthwisePointwiseWork:
 
 @dataclass(frozen=True)
 class DiagonalWork:
-    """A depthwise convolution as products by diagonal matrices: the vec4s that a lane loads and stores."""
+    """A depthwise convolution as products by diagonal matrices: the vec4s that a lane loads and stores.
+
+    parts, has_whole_image: as of :class:`tflgpu.kernels.gpu.hidden_sums.SummingWork`.
+    """
 
     tiles: int
+    parts: int
+    has_whole_image: bool
     vec4s: int
 
     def demand(self, target: Target) -> Demand:

@@ -9,7 +9,6 @@ from math import prod
 
 from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fused_convolutions import DepthwisePointwise
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
@@ -63,11 +62,7 @@ DepthwisePointwiseCandidate = Candidate[DepthwisePointwiseTile, DepthwisePointwi
 def depthwise_pointwise_candidates(src: Storage, dst: Storage, target: Target) -> list[DepthwisePointwiseCandidate]:
     """The tiles that local memory is large enough for, the fastest first. dst: the result of both."""
     operands = operands_of_image(src, target.storage)
-    found = ranked(
-        _tiles(src, dst, target),
-        lambda tile: _work(tile, operands, src, dst, target),
-        lambda work: cycles(work, target),
-    )
+    found = ranked(_tiles(src, dst, target), lambda tile: _work(tile, operands, src, dst, target), target)
     return [candidate for candidate in found if fits_local(target, candidate.work.workspace)]
 
 
@@ -150,8 +145,8 @@ class DepthwisePointwiseParameters(Parameters, template="mma/depthwise_pointwise
 @MMA.lowering("depthwise_pointwise")
 def depthwise_pointwise(request: Request) -> Kernel:
     """A depthwise convolution into local memory, and the pointwise one that reads it there."""
-    attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
-    assert isinstance(attributes, DepthwisePointwise)
+    attributes, target = request.attributes(DepthwisePointwise), request.target
+    src, dst = request.input(0), request.output
     # The fusion makes this node only where there is a candidate.
     chosen = request.choose_candidate(depthwise_pointwise_candidates(src, dst, target))
     tile, work, input_blocks = chosen.tile, chosen.work, UNIT.blocks(src.slices)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import prod
 
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import depthwise_arguments, has_unrolled_taps
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu.depthwise_kernels import input_rows
 from tflgpu.kernels.gpu.hidden_sums import SummingParameters, with_hidden_sums, with_room_for_sums
 from tflgpu.kernels.kernel import Kernel, Storage
@@ -39,28 +38,18 @@ def diagonal_candidates(window: Window, dst: Storage, target: Target) -> list[Ca
     tiles = (
         DiagonalTile(pixels, warp_slices) for pixels in PIXELS for warp_slices in WARP_SLICES if pixels <= dst.height
     )
-    return ranked(tiles, lambda tile: _work(tile, window, dst, target), lambda work: cycles(work, target))
-
-
-def _items(tile: DiagonalTile, dst: Storage) -> int:
-    return dst.batch * tile_count(dst.height, tile.pixels) * tile_count(dst.width, COLUMNS)
-
-
-def channel_parts(tile: DiagonalTile, dst: Storage) -> int:
-    """Parts of an image for each of which the kernel writes sums of channels: the items of one warp each."""
-    return tile_count(_items(tile, dst) * tile.warp_slices, UNIT.lanes)
-
-
-def has_whole_image(tile: DiagonalTile, dst: Storage) -> bool:
-    """Whether a work-group has all pixels of each of its slices, for which the kernel sums up the image."""
-    return channel_parts(tile, dst) == 1
+    return ranked(tiles, lambda tile: _work(tile, window, dst, target), target)
 
 
 def _work(tile: DiagonalTile, window: Window, dst: Storage, target: Target) -> DiagonalWork:
-    warp_tiles = channel_parts(tile, dst) * tile_count(dst.slices, tile.warp_slices)
+    items = dst.batch * tile_count(dst.height, tile.pixels) * tile_count(dst.width, COLUMNS)
+    parts = tile_count(items * tile.warp_slices, UNIT.lanes)
+    warp_tiles = parts * tile_count(dst.slices, tile.warp_slices)
     columns = {kx * window.dilation[1] + r * window.stride[1] for kx in range(window.kernel[1]) for r in range(COLUMNS)}
     return DiagonalWork(
         tiles=tile_count(warp_tiles, target.local_size // UNIT.lanes),
+        parts=parts,
+        has_whole_image=parts == 1,
         vec4s=len(columns) * len(input_rows(window, tile.pixels)) + COLUMNS * tile.pixels,
     )
 
@@ -84,20 +73,13 @@ class DiagonalDepthwiseParameters(SummingParameters, template="mma/diagonal_dept
 @MMA.lowering("depthwise", when=_has_halves)
 def diagonal_depthwise(request: Request) -> Kernel:
     """A depthwise convolution as products by diagonal matrices."""
-    attributes, g, target = request.node.attributes, request.output.geometry, request.target
-    assert isinstance(attributes, Depthwise)
-    window = attributes.window
+    window, g, target = request.attributes(Depthwise).window, request.output.geometry, request.target
     candidates = diagonal_candidates(window, request.output, target)
-    dst = request.output
-    room = with_room_for_sums(
-        request, candidates, lambda tile: channel_parts(tile, dst), lambda tile: has_whole_image(tile, dst)
-    )
-    chosen = request.choose_candidate(room)
+    chosen = request.choose_candidate(with_room_for_sums(request, candidates))
     kernel = Kernel(
         DiagonalDepthwiseParameters(
             window=window,
-            pixels=chosen.tile.pixels,
-            warp_slices=chosen.tile.warp_slices,
+            **asdict(chosen.tile),
             rows=input_rows(window, chosen.tile.pixels),
             src=request.input(0),
         ),
@@ -107,5 +89,5 @@ def diagonal_depthwise(request: Request) -> Kernel:
         macs=prod(window.kernel) * g.pixels * g.channels,
     )
     warp_slices, warps = chosen.tile.warp_slices, target.local_size // UNIT.lanes
-    slices = tile_count(kernel.tiles * warps, channel_parts(chosen.tile, dst)) * warp_slices
+    slices = tile_count(kernel.tiles * warps, chosen.work.parts) * warp_slices
     return with_hidden_sums(request, kernel, warps * warp_slices, UNIT.lanes // warp_slices, slices)

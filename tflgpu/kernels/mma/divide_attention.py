@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-
-from tflgpu.graph.ir import TensorId
-from tflgpu.graph.layout import LANES
-from tflgpu.kernels.gpu.divided.divided_keys import PARTS, in_parts
+from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.kernels.gpu.divided.divided_keys import in_parts
 from tflgpu.kernels.gpu.divided.division import Division, divide_nodes
-from tflgpu.kernels.gpu.divided.shared_sums import joining_cycles
 from tflgpu.kernels.mma import MMA
-from tflgpu.kernels.mma.attention_kernel import candidates, has_tile
+from tflgpu.kernels.mma.attention_kernel import candidates, suits
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.kernels.rows.attention import Attention
-from tflgpu.kernels.tiling import tile_count, waves
 
 
 @MMA.rewrite("divide")
@@ -24,19 +18,12 @@ def divide_attention(planning: Planning) -> Planning:
     return divide_nodes(planning, _divided)
 
 
-def _divided(request: Request, fresh: Iterator[TensorId]) -> Division | None:
+def _divided(request: Request, new: NewTensors) -> Division | None:
     attention, target = request.node.attributes, request.target
-    if not isinstance(attention, Attention) or not has_tile(
-        attention, [request.input(n).type for n in range(3)], target
-    ):
+    if not isinstance(attention, Attention) or not suits(request):
         return None
-    cycles = {1: candidates(attention, target)[0].cycles}
-    vec4s = attention.heads * attention.rows * attention.value_depth // LANES
-    joining = joining_cycles(target, waves(tile_count(vec4s, target.local_size), target))
-    for parts in PARTS:
-        if found := candidates(replace(attention, parts=parts), target):
-            cycles[parts] = found[0].cycles + joining
-    parts = min(cycles, key=cycles.__getitem__)
-    if parts == 1:
-        return None
-    return in_parts(request, parts, fresh)
+
+    def least_cycles(divided: Attention) -> float | None:
+        return next((candidate.cycles for candidate in candidates(divided, target)), None)
+
+    return in_parts(request, attention, least_cycles, new)

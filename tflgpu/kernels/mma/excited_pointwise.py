@@ -121,8 +121,8 @@ def _layers(request: Request, attributes: ExcitedPointwise) -> _Layers:
 @MMA.lowering(EXCITED_POINTWISE)
 def excited_pointwise(request: Request) -> Kernel:
     """A pointwise convolution of an image that is multiplied by gates, which each work-group computes first."""
-    attributes, src, sums, target = request.node.attributes, request.input(0), request.input(1), request.target
-    assert isinstance(attributes, ExcitedPointwise)
+    attributes, target = request.attributes(ExcitedPointwise), request.target
+    src, sums = request.input(0), request.input(1)
     layers, means = _layers(request, attributes), attributes.sums_channels
     hidden, blocks = len(layers.hidden_weights), UNIT.blocks(src.slices)
     chosen = request.choose_candidate(excited_candidates(src, request.output, hidden, target, means=means))

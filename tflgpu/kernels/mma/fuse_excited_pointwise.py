@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tflgpu.graph.ir import EpilogueOp, Graph, Node, Tensor, TensorId, joint_sources
 from tflgpu.graph.layout import Geometry
+from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.kernels.candidates import Candidate, Tile
 from tflgpu.kernels.convolutions import unrolls
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fusing import (
@@ -17,8 +19,9 @@ from tflgpu.kernels.fusing import (
     weights_and_bias,
 )
 from tflgpu.kernels.gpu.excite_kernel import Excite, excite_work
+from tflgpu.kernels.gpu.hidden_sums import SummingWork
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.mma import MMA, diagonal_depthwise, pointwise_depthwise
+from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.convolution_kernels import convolution_candidates
 from tflgpu.kernels.mma.costs import gating_cycles, squeezing_cycles
 from tflgpu.kernels.mma.diagonal_depthwise import diagonal_candidates
@@ -34,8 +37,7 @@ from tflgpu.target import Target
 @MMA.fusion
 def fuse_excited_pointwise(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
     """One node for each excitation and the pointwise convolution after it that run faster so."""
-    fresh = graph.fresh_ids()
-    zeros: list[Tensor] = []
+    zeros = NewTensors(graph)
     joined: dict[TensorId, Node] = {}  # by what the convolution writes
     dropped = set()
     for node in graph.nodes:
@@ -46,7 +48,7 @@ def fuse_excited_pointwise(graph: Graph, storage: Mapping[TensorId, Storage], ta
         mean_epilogue, product_epilogue = _epilogues(graph, excited)
         assert mean_epilogue is not None and product_epilogue is not None
         attributes = ExcitedPointwise(excited.attributes, product_epilogue, mean_epilogue=mean_epilogue)
-        inputs = (*excited.inputs[: kernel_inputs(excited)], *weights_and_bias(graph, node, fresh, zeros))
+        inputs = (*excited.inputs[: kernel_inputs(excited)], *weights_and_bias(graph, node, zeros))
         joined[node.output] = joined_node(EXCITED_POINTWISE, attributes, excited, node, inputs)
         dropped.add(excited.output)
     nodes = [joined.get(node.output, node) for node in graph.nodes if node.output not in dropped]
@@ -116,8 +118,8 @@ def sum_hidden_layers(planning: Planning) -> Planning:
     In place of a mean, the kernel of its image writes sums of the hidden layer besides the image, or of the image's
     channels if the mean is rounded and that is faster.
     """
-    graph, nodes, tensors, storage = planning.graph, dict[TensorId, Node](), list[Tensor](), dict[TensorId, Storage]()
-    fresh = graph.fresh_ids()
+    graph, nodes, storage = planning.graph, dict[TensorId, Node](), dict[TensorId, Storage]()
+    tensors = NewTensors(graph)
     sums: dict[TensorId, TensorId] = {}  # by the mean in whose place they come
     channel_readers: set[TensorId] = set()  # what nodes write that read sums of channels
     readers = {node.inputs[1]: node for node in graph.nodes if node.kind == EXCITED_POINTWISE}
@@ -133,10 +135,10 @@ def sum_hidden_layers(planning: Planning) -> Planning:
         shape, sums_channels = _sums_of(graph, image, reader, planning)
         if sums_channels:
             channel_readers.add(reader.output)
-        tensors.append(Tensor(next(fresh), "", shape))
-        sums[node.output] = tensors[-1].id
-        storage[tensors[-1].id] = Storage(Geometry(tensors[-1].shape), "float")
-        nodes[image.output] = replace(image, side_outputs=(tensors[-1].id,), sources=joint_sources(image, node))
+        written = tensors.add(Tensor(-1, "", shape)).id
+        sums[node.output] = written
+        storage[written] = Storage(Geometry(shape), "float")
+        nodes[image.output] = replace(image, side_outputs=(written,), sources=joint_sources(image, node))
     return planning.with_nodes(nodes.values(), tensors, storage)
 
 
@@ -148,51 +150,23 @@ def _sums_of(graph: Graph, image: Node, reader: Node, planning: Planning) -> tup
     assert isinstance(reader.attributes, ExcitedPointwise)
     hidden, channels = graph[reader.inputs[2]].shape[0], graph[image.output].shape[-1]
     target = planning.target_of(image.output)
-    tiles = _tiles_of(image, planning.storage, target)
+    candidates = _summing_candidates(image, planning.storage, target)
+    fastest, whole = candidates[0], next((c for c in candidates if c.work.has_whole_image), None)
     if not reader.attributes.mean_epilogue:
-        return (1, 1, tiles[0].tiles, hidden), False
-    fastest, whole = tiles[0], next((t for t in tiles if t.has_whole_image), None)
+        return (1, 1, fastest.work.tiles, hidden), False
     if whole is None or whole.cycles > fastest.cycles + squeezing_cycles(channels, hidden, target):
-        return (1, 1, fastest.parts, channels), True
-    return (1, 1, whole.tiles, hidden), False
+        return (1, 1, fastest.work.parts, channels), True
+    return (1, 1, whole.work.tiles, hidden), False
 
 
-@dataclass(frozen=True)
-class _SummingTile:
-    """A way in which a kernel that writes sums divides its image.
-
-    tiles: of the kernel. parts: of the image of which it can write sums. has_whole_image: whether a tile has all pixels
-    of its channels.
-    """
-
-    tiles: int
-    parts: int
-    has_whole_image: bool
-    cycles: float
-
-
-def _tiles_of(node: Node, storage: Mapping[TensorId, Storage], target: Target) -> list[_SummingTile]:
+def _summing_candidates(
+    node: Node, storage: Mapping[TensorId, Storage], target: Target
+) -> Sequence[Candidate[Tile, SummingWork]]:
     """The ways in which the kernel of a depthwise convolution can do it, the fastest first."""
     image, result = storage[node.inputs[0]], storage[node.output]
     match node.attributes:
         case PointwiseDepthwise(window):
-            return [
-                _SummingTile(
-                    c.work.tiles,
-                    pointwise_depthwise.channel_parts(c.tile, result, target),
-                    pointwise_depthwise.has_whole_image(c.tile, result),
-                    c.cycles,
-                )
-                for c in pointwise_depthwise_candidates(window, image, result, target)
-            ]
+            return pointwise_depthwise_candidates(window, image, result, target)
         case Depthwise(window):
-            return [
-                _SummingTile(
-                    c.work.tiles,
-                    diagonal_depthwise.channel_parts(c.tile, result),
-                    diagonal_depthwise.has_whole_image(c.tile, result),
-                    c.cycles,
-                )
-                for c in diagonal_candidates(window, result, target)
-            ]
+            return diagonal_candidates(window, result, target)
     raise TypeError(f"{node.title} writes no sums beside its result")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tflgpu.graph.ir import Graph, Node, Tensor, TensorId, Value
+from tflgpu.graph.ir import Graph, Node, TensorId, Value
 from tflgpu.graph.layout import LANES
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.fusing import is_pointwise, joined_node, kernel_inputs, weights_and_bias
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.mma import MMA
@@ -26,8 +27,7 @@ from tflgpu.target import Target
 @MMA.fusion
 def fuse_mapped_pointwise(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
     """One node for each map and the pointwise convolution or layer of it that run faster so."""
-    fresh = graph.fresh_ids()
-    zeros: list[Tensor] = []
+    zeros = NewTensors(graph)
     joined: dict[TensorId, Node] = {}
     dropped = set()
     for node in graph.nodes:
@@ -35,7 +35,7 @@ def fuse_mapped_pointwise(graph: Graph, storage: Mapping[TensorId, Storage], tar
         if mapped is None or not _is_faster(graph, storage, mapped, node, target):
             continue
         constants = mapped.inputs[1:]
-        inputs = (mapped.inputs[0], *weights_and_bias(graph, node, fresh, zeros), *constants)
+        inputs = (mapped.inputs[0], *weights_and_bias(graph, node, zeros), *constants)
         attributes = MappedPointwise(mapped.epilogue, len(constants))
         joined[node.output] = joined_node(MAPPED_POINTWISE, attributes, mapped, node, inputs)
         dropped.add(mapped.output)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
+from tflgpu.graph.ir import Graph, Node, TensorId
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.candidates import Candidate
 from tflgpu.kernels.convolutions import unrolls
 from tflgpu.kernels.fused_convolutions import DepthwisePointwise
@@ -98,11 +99,10 @@ def fuse_pairs(graph: Graph, storage: Storages, target: Target) -> Graph:
     """One node for each pair that runs faster so on ``target``."""
     pairs = best_pairs({pair.second.output: pair for pair in _pairs(graph, storage, target)})
     dropped = {pair.first.output for pair in pairs.values()}
-    fresh = graph.fresh_ids()
-    zeros: list[Tensor] = []
+    zeros = NewTensors(graph)
 
     def joined(pair: Pair) -> Node:
-        constants = (weights_and_bias(graph, node, fresh, zeros) for node in (pair.first, pair.second))
+        constants = (weights_and_bias(graph, node, zeros) for node in (pair.first, pair.second))
         inputs = (pair.first.inputs[0], *chain(*constants))
         attributes = pair.kind.attributes(pair.first, pair.second)
         return joined_node(pair.kind.name, attributes, pair.first, pair.second, inputs)

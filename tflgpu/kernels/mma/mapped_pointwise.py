@@ -53,8 +53,7 @@ def mapped_candidates(src: Storage, dst: Storage, target: Target) -> list[Candid
 @MMA.lowering(MAPPED_POINTWISE)
 def mapped_pointwise(request: Request) -> Kernel:
     """A pointwise convolution whose warps compute functions of what they load of the image."""
-    attributes, src = request.node.attributes, request.input(0)
-    assert isinstance(attributes, MappedPointwise)
+    attributes, src = request.attributes(MappedPointwise), request.input(0)
     chosen = request.choose_candidate(mapped_candidates(src, request.output, request.target))
     weights = request.constant(1).reshape(request.output.channels, 1, 1, -1)
     operands = operands_of_image(src, request.target.storage)

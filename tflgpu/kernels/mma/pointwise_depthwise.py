@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 from math import prod
 
 from tflgpu.graph.ir import EpilogueOp
 from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.gpu.hidden_sums import SummingParameters, hidden_sums_beside, with_hidden_sums, with_room_for_sums
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
@@ -65,9 +64,7 @@ def pointwise_depthwise_candidates(
     """
     operands = operands_of_image(src, target.storage)
     found = ranked(
-        _tiles(window, src, dst, target),
-        lambda tile: _work(tile, operands, window, src, dst, target),
-        lambda work: cycles(work, target),
+        _tiles(window, src, dst, target), lambda tile: _work(tile, operands, window, src, dst, target), target
     )
     return [candidate for candidate in found if fits_local(target, candidate.work.workspace)]
 
@@ -93,17 +90,6 @@ def _slices(tile: PointwiseDepthwiseTile) -> int:
     return UNIT.side // LANES * tile.column_blocks
 
 
-def channel_parts(tile: PointwiseDepthwiseTile, dst: Storage, target: Target) -> int:
-    """Parts of an image for each of which the kernel writes sums of channels: the pixels of one warp each."""
-    warps = power_of_two(target.local_size // _slices(tile)) // UNIT.lanes
-    return tile_count(dst.height, tile.rows) * max(1, warps)
-
-
-def has_whole_image(tile: PointwiseDepthwiseTile, dst: Storage) -> bool:
-    """Whether a work-group has all pixels of each of its slices."""
-    return tile.rows >= dst.height
-
-
 def _work(
     tile: PointwiseDepthwiseTile, operands: Operands, window: Window, src: Storage, dst: Storage, target: Target
 ) -> PointwiseDepthwiseWork:
@@ -112,10 +98,13 @@ def _work(
     warp_tiles = tile_count(pixels, UNIT.side) * tile.split_k
     sum_vec4s = split_workspace(target, tile.split_k, 2 * tile.column_blocks)
     between = operands.float4s(pixels * _slices(tile))
+    summing_warps = max(1, power_of_two(target.local_size // _slices(tile)) // UNIT.lanes)
     margin = operands.float4s((window.kernel[1] - 1) * window.dilation[1])  # of columns beside an image
     return PointwiseDepthwiseWork(
         operands=operands,
         tiles=dst.batch * tile_count(dst.height, tile.rows) * tile_count(columns, tile.column_blocks),
+        parts=tile_count(dst.height, tile.rows) * summing_warps,
+        has_whole_image=tile.rows >= dst.height,
         k_steps=tile_count(warp_tiles, warps) * UNIT.blocks(src.slices) // tile.split_k,
         active_warps=min(warps, warp_tiles),
         column_blocks=tile.column_blocks,
@@ -147,15 +136,12 @@ class PointwiseDepthwiseParameters(SummingParameters, template="mma/pointwise_de
 @MMA.lowering("pointwise_depthwise")
 def pointwise_depthwise(request: Request) -> Kernel:
     """A pointwise convolution into local memory, and the depthwise one that reads it there."""
-    attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
-    assert isinstance(attributes, PointwiseDepthwise)
+    attributes, target = request.attributes(PointwiseDepthwise), request.target
+    src, dst = request.input(0), request.output
     window = attributes.window
     # The fusion makes this node only where there is a candidate.
     candidates = pointwise_depthwise_candidates(window, src, dst, target)
-    room = with_room_for_sums(
-        request, candidates, lambda tile: channel_parts(tile, dst, target), lambda tile: has_whole_image(tile, dst)
-    )
-    chosen = request.choose_candidate(room)
+    chosen = request.choose_candidate(with_room_for_sums(request, candidates))
     tile, work, input_blocks = chosen.tile, chosen.work, UNIT.blocks(src.slices)
     sharers = target.local_size // _slices(tile)
     if hidden_sums_beside(request) is not None:
@@ -167,9 +153,7 @@ def pointwise_depthwise(request: Request) -> Kernel:
             operands=operands,
             window=window,
             pointwise_epilogue=inner_epilogue(attributes.epilogue),
-            rows=tile.rows,
-            column_blocks=tile.column_blocks,
-            split_k=tile.split_k,
+            **asdict(tile),
             result_at=work.result_at,
             prefetch_depth=prefetch_depth(operands, input_blocks // tile.split_k, 1, tile.column_blocks),
             input_blocks=input_blocks,

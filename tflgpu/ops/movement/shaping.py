@@ -33,6 +33,16 @@ class Rearrange:
     fill: float | int | None = None
 
 
+def slice_start(movement: Rearrange, shape: Shape, taken: Shape, axis: int) -> int | None:
+    """Where a slice along ``axis`` begins; None if ``movement`` takes anything else of a tensor of ``shape``."""
+    if axis >= len(shape):
+        return None
+    start = movement.axes[axis].start
+    others = all(m == AxisMap(i, start if i == axis else 0) for i, m in enumerate(movement.axes))
+    same = shape[:axis] + shape[axis + 1 :] == taken[:axis] + taken[axis + 1 :]
+    return start if others and same and 0 <= start <= shape[axis] - taken[axis] else None
+
+
 @dataclass(frozen=True)
 class Concatenate:
     """The inputs one after another along ``axis``; their other axes are equal."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
 from tflgpu.graph.layout import LANES, Geometry, keeps_bytes
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.rewriting import Planning
 
 
@@ -20,14 +21,12 @@ def convert_layouts(planning: Planning) -> Planning:
 
 def add_conversions(graph: Graph) -> Graph:
     """Insert the conversions that are needed: nodes that cannot read or write the host's order get PHWC4."""
-    fresh = graph.fresh_ids()
-    new: list[Tensor] = []
+    new = NewTensors(graph)
     renamed: dict[TensorId, TensorId] = {}
     nodes: list[Node] = []
 
     def convert(tensor: TensorId) -> Tensor:
-        converted = replace(graph[tensor], id=next(fresh), data=None)
-        new.append(converted)
+        converted = new.add(replace(graph[tensor], data=None))
         nodes.append(Node("map", (tensor,), converted.id))
         return converted
 

@@ -11,16 +11,12 @@ from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.image.pooling import Pool
+from tflgpu.passes.keep_large_sums import KEEP_RANGE
 from tflgpu.target import DEVICE_ELEMENTS
 
 # Kinds of nodes that give the place of the greatest (or the least) element of their first input. Different numbers may
 # become equal when rounded to half, and then the place is another one.
 CHOOSE_A_PLACE = frozenset(("arg_extreme", "pool_index", "suppress", "top_k"))
-
-# Kinds of nodes that move elements, or give what lies between neighbours.
-TAKE_ELEMENTS = frozenset(
-    ("concatenate", "gather", "map", "rearrange", "reshape", "resize_bilinear", "strided", "unpool")
-)
 
 
 def _leaving(graph: Graph) -> set[TensorId]:
@@ -36,7 +32,7 @@ def _leaving(graph: Graph) -> set[TensorId]:
 def _takes_elements(node: Node) -> bool:
     if isinstance(node.attributes, Reduce | Pool):
         return node.attributes.function in ("max", "min", "maximum")
-    return node.kind in TAKE_ELEMENTS
+    return node.kind in KEEP_RANGE
 
 
 def assign_storage(planning: Planning) -> Planning:

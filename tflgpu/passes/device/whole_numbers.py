@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from tflgpu.graph.ir import Array, EpilogueOp, Graph, Input, Node, Operand, Tensor, TensorId, Value
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.epilogue_scales import without_division
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.rewriting import Planning
@@ -44,14 +45,14 @@ class _WholeNumbers:
     def __init__(self, graph: Graph, storage: Mapping[TensorId, Storage]) -> None:
         self._graph = graph
         self._storage = storage
-        self._fresh = graph.fresh_ids()
-        self._tensors: list[Tensor] = []
+        self._scaled: list[Tensor] = []
+        self._constants = NewTensors(graph)
         self._factors: dict[TensorId, float] = {}  # of activations; of none that is stored as it is
 
     def run(self) -> Graph:
         with np.errstate(all="ignore"):  # scales may be anything; those that half cannot hold change nothing
             nodes = [self._divided(self._multiplied(node)) for node in self._graph.nodes]
-        return self._graph.with_nodes(nodes, self._tensors)
+        return self._graph.with_nodes(nodes, [*self._scaled, *self._constants])
 
     def _divided(self, node: Node) -> Node:
         """The node, which stores its result without the factor of its scale, if that can be."""
@@ -61,7 +62,7 @@ class _WholeNumbers:
         scale, *others = last.parameters
         factor = _factor_of(np.array(scale)).item()
         self._factors[node.output] = factor
-        self._tensors.append(replace(self._graph[node.output], factor=factor))
+        self._scaled.append(replace(self._graph[node.output], factor=factor))
         divisor = (scale,) if last.function == "fake_quantize" and len(others) == 3 else ()
         return replace(
             node, epilogue=(*node.epilogue[:-1], replace(last, parameters=(scale / factor, *others, *divisor)))
@@ -120,6 +121,4 @@ class _WholeNumbers:
         return np.where(factor == 1.0, data, whole), scale, channels * factor.reshape(-1)
 
     def _constant(self, data: Array, scale: Array | None = None) -> TensorId:
-        tensor = Tensor(next(self._fresh), "", data.shape, "float32", data.astype(np.float32), scale=scale)
-        self._tensors.append(tensor)
-        return tensor.id
+        return self._constants.constant(data.astype(np.float32), scale)

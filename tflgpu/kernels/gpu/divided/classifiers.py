@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, Operand, Tensor, TensorId, Value, joint_sources
+from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, Tensor, TensorId, Value, epilogue_after_first, joint_sources
 from tflgpu.graph.layout import Geometry
 from tflgpu.kernels.fusing import epilogue_without_inputs, is_pointwise, kernel_inputs
 from tflgpu.kernels.gpu import GPU
@@ -113,14 +113,9 @@ def _factor(graph: Graph, layer: Node) -> tuple[TensorId | None, Node]:
             factor = graph[layer.inputs[place]]
         case _:
             return None, layer
-    later = layer.epilogue[1:]
-    if factor.size != graph[layer.output].shape[-1] or any(Value(0) in op.operands for op in later):
+    if factor.size != graph[layer.output].shape[-1] or any(Value(0) in op.operands for op in layer.epilogue[1:]):
         return None, layer
-
-    def before(operand: Operand) -> Operand:
-        return Value(operand.index - 1) if isinstance(operand, Value) else operand
-
-    return factor.id, replace(layer, epilogue=tuple(op.moved(before) for op in later))
+    return factor.id, replace(layer, epilogue=epilogue_after_first(layer.epilogue))
 
 
 def _best_count(head: Head, graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> int:

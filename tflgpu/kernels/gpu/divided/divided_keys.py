@@ -6,11 +6,12 @@ One kernel has a work-group for some rows of a head. Those of few rows or heads 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
-from tflgpu.graph.ir import Node, Tensor, TensorId
+from tflgpu.graph.ir import Node, Tensor
 from tflgpu.graph.layout import LANES, Geometry
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.architecture import lowering_of
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
@@ -24,7 +25,6 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.kernels.rows.attention import Attention
 from tflgpu.kernels.tiling import tile_count, waves
-from tflgpu.target import Target
 
 PARTS = (2, 3, 4, 5, 6, 8, 12, 16)
 
@@ -35,35 +35,44 @@ def divide_keys(planning: Planning) -> Planning:
     return divide_nodes(planning, _divided)
 
 
-def _divided(request: Request, fresh: Iterator[TensorId]) -> Division | None:
+def _divided(request: Request, new: NewTensors) -> Division | None:
     attention, target = request.node.attributes, request.target
     if not isinstance(attention, Attention) or attention.parts > 1 or lowering_of(request).architecture is not GPU:
         return None
-    keys = attention.keys
-    filled = (parts for parts in PARTS if (parts - 1) * tile_count(keys, parts) < keys)  # each part has a key
-    parts = min((1, *filled), key=lambda parts: _cycles(attention, parts, target))
-    return in_parts(request, parts, fresh) if parts > 1 else None
+
+    def rows_cycles(divided: Attention) -> float | None:
+        every_part_has_a_key = (divided.parts - 1) * tile_count(divided.keys, divided.parts) < divided.keys
+        return cycles(rows_work(divided, target), target) if every_part_has_a_key else None
+
+    return in_parts(request, attention, rows_cycles, new)
 
 
-def _cycles(attention: Attention, parts: int, target: Target) -> float:
+def in_parts(
+    request: Request, attention: Attention, cycles_of: Callable[[Attention], float | None], new: NewTensors
+) -> Division | None:
+    """Two nodes for an attention, the first of which divides the keys; None if one takes less time.
+
+    Also if there is no room for the results of the first. cycles_of: of the first; None if it cannot be divided so.
+    """
+    node, target = request.node, request.target
     vec4s = attention.heads * attention.rows * attention.value_depth // LANES
-    joining = joining_cycles(target, waves(tile_count(vec4s, target.local_size), target)) if parts > 1 else 0
-    return cycles(rows_work(replace(attention, parts=parts), target), target) + joining
-
-
-def in_parts(request: Request, parts: int, fresh: Iterator[TensorId]) -> Division | None:
-    """Two nodes for an attention, the first of which divides the keys; None if there is no room for its results."""
-    node, attention, target = request.node, request.node.attributes, request.target
-    assert isinstance(attention, Attention)
-    divided = replace(attention, parts=parts)
-    shape = (attention.heads * parts * attention.rows, attention.value_depth + LANES)
+    joining = joining_cycles(target, waves(tile_count(vec4s, target.local_size), target))
+    cycles_by_parts: dict[int, float] = {}
+    for parts in (1, *PARTS):
+        own = cycles_of(replace(attention, parts=parts))
+        if own is not None:
+            cycles_by_parts[parts] = own + (joining if parts > 1 else 0)
+    divided = replace(attention, parts=min(cycles_by_parts, key=cycles_by_parts.__getitem__))
+    if divided.parts == 1:
+        return None
+    shape = (attention.heads * divided.parts * attention.rows, attention.value_depth + LANES)
     between, known = Storage(Geometry(shape), "float"), kernel_inputs(node)
     if not fits(between, target):
         return None
-    results = Tensor(next(fresh), "", shape, precise=request.graph[node.output].precise)
+    results = new.add(Tensor(-1, "", shape, precise=request.graph[node.output].precise))
     first = Node("attention", node.inputs[:known], results.id, divided, sources=node.sources)
     inputs = results.id, *node.inputs[known:]
     second = Node(
         "join_attention", inputs, node.output, JoinedAttention(divided), epilogue_behind(node, 1), node.sources
     )
-    return Division((first, second), (results,), {results.id: between})
+    return Division((first, second), {results.id: between})

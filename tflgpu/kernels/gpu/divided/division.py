@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tflgpu.graph.ir import Node, Tensor, TensorId
+from tflgpu.graph.ir import Node, TensorId
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rewriting import Planning
@@ -18,28 +19,25 @@ PART_OF_BUFFER = 8
 
 @dataclass(frozen=True)
 class Division:
-    """Two nodes in the place of one, and what they add to a graph."""
+    """Two nodes in the place of one, and the storage of what is between them."""
 
     nodes: tuple[Node, Node]
-    tensors: tuple[Tensor, ...]
     storage: Mapping[TensorId, Storage]
 
 
-Divide = Callable[[Request, Iterator[TensorId]], Division | None]
+Divide = Callable[[Request, NewTensors], Division | None]
 
 
 def divide_nodes(planning: Planning, divide: Divide) -> Planning:
     """With two nodes for each that ``divide`` divides."""
     nodes: list[Node] = []
-    tensors: list[Tensor] = []
-    fresh, storage = planning.graph.fresh_ids(), dict[TensorId, Storage]()
+    tensors, storage = NewTensors(planning.graph), dict[TensorId, Storage]()
     for node in planning.graph.nodes:
-        two = divide(planning.request(node), fresh)
+        two = divide(planning.request(node), tensors)
         if two is None:
             nodes.append(node)
             continue
         nodes += two.nodes
-        tensors += two.tensors
         storage |= two.storage
     return planning.with_nodes(nodes, tensors, storage)
 

@@ -5,11 +5,11 @@ A kernel computes at least a vec4 of output channels, on tensor cores 16. It wou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from math import inf
 from operator import itemgetter
 
-from tflgpu.graph.ir import TensorId
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.divided import kn2row, width_blocking
 from tflgpu.kernels.gpu.divided.division import Division, divide_nodes
@@ -22,7 +22,7 @@ from tflgpu.target.corrections import corrected
 FEW_OUTPUTS = 16
 
 
-Divide = Callable[[Request, Iterator[TensorId]], tuple[Division, float] | None]
+Divide = Callable[[Request, NewTensors], tuple[Division, float] | None]
 
 # Ways to make two nodes of a convolution, by their names in the table of corrections.
 WAYS: dict[str, Divide] = {"width blocking": width_blocking.divided, "kn2row": kn2row.divided}
@@ -34,14 +34,14 @@ def divide_convolutions(planning: Planning) -> Planning:
     return divide_nodes(planning, _fastest)
 
 
-def _fastest(request: Request, fresh: Iterator[TensorId]) -> Division | None:
+def _fastest(request: Request, new: NewTensors) -> Division | None:
     """The nodes that take the least time; None if the node as it is takes less."""
     if not _is_dividable(request):
         return None
     whole = least_cycles(request)
     if whole == inf:
         return None
-    found = [(name, divided(request, fresh)) for name, divided in WAYS.items()]
+    found = [(name, divided(request, new)) for name, divided in WAYS.items()]
     cycles = [(corrected(name, two[1], whole), two[0]) for name, two in found if two]
     least, best = min(cycles, key=itemgetter(0), default=(inf, None))
     return best if least < whole else None

@@ -8,14 +8,14 @@ whose taps meet other pixels. (In the literature kn2row, and GEMM with col2im.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, inf, log2, prod
 
 import numpy as np
 
-from tflgpu.graph.ir import Array, Node, Tensor, TensorId
+from tflgpu.graph.ir import Array, Node, Tensor
 from tflgpu.graph.layout import Geometry
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
 from tflgpu.kernels.gpu.divided.division import Division, fits
 from tflgpu.kernels.gpu.divided.shared_sums import least_cycles, waiting_cycles
@@ -38,7 +38,7 @@ class TapSums:
     scale: float
 
 
-def divided(request: Request, fresh: Iterator[TensorId]) -> tuple[Division, float] | None:
+def divided(request: Request, new: NewTensors) -> tuple[Division, float] | None:
     """The two nodes in the place of a convolution, and their cycles; None if there would be too many products."""
     node, attributes, weights, target = request.node, request.node.attributes, request.constant(1), request.target
     assert isinstance(attributes, Convolution | TransposeConvolution)
@@ -53,18 +53,16 @@ def divided(request: Request, fresh: Iterator[TensorId]) -> tuple[Division, floa
     scale = _scale(of_taps) if in_half else 1.0
     if scale > 1:
         of_taps = (of_taps / scale).astype(np.float32)
-    constant = Tensor(next(fresh), "", of_taps.shape, of_taps.dtype.name, of_taps)
-    products = Tensor(next(fresh), "", shape, precise=precise)
-    first = Node(
-        "convolution", (node.inputs[0], constant.id), products.id, Convolution(POINTWISE), sources=node.sources
-    )
+    inputs = node.inputs[0], new.constant(of_taps)
+    products = new.add(Tensor(-1, "", shape, precise=precise))
+    first = Node("convolution", inputs, products.id, Convolution(POINTWISE), sources=node.sources)
     epilogue = epilogue_behind(node, kernel_inputs(node) - 1)
     sums = TapSums(attributes, scale)
     second = Node("tap_sums", (products.id, *node.inputs[2:]), node.output, sums, epilogue, node.sources)
     storage = {products.id: between}
-    graph, known = request.graph.with_nodes([first, second], [constant, products]), {**request.storage, **storage}
+    graph, known = request.graph.with_nodes([first, second], new), {**request.storage, **storage}
     cycles = sum(least_cycles(Request(each, graph, known, target)) for each in (first, second))
-    return Division((first, second), (constant, products), storage), cycles + waiting_cycles(target)
+    return Division((first, second), storage), cycles + waiting_cycles(target)
 
 
 def _scale(weights: Array) -> float:

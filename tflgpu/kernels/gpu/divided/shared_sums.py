@@ -7,12 +7,12 @@ thousands of steps: a convolution of a long window or of few pixels, a layer of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from math import inf, prod
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
 from tflgpu.graph.layout import Geometry
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.architecture import lowering_of, sharing_lowering
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
 from tflgpu.kernels.gpu import GPU
@@ -38,18 +38,15 @@ def share_sums(planning: Planning) -> Planning:
     return divide_nodes(planning, _shared)
 
 
-def _shared(request: Request, fresh: Iterator[TensorId]) -> Division | None:
+def _shared(request: Request, new: NewTensors) -> Division | None:
     node, graph = request.node, request.graph
     count = best_count(request)
     if count == 1:
         return None
     first, *others = graph[node.output].shape
-    shares = Tensor(next(fresh), "", (count * first, *others), precise=graph[node.output].precise)
-    return Division(
-        _shares_and_join(graph, node, shares.id, count),
-        (shares,),
-        {shares.id: Storage(Geometry(shares.shape), "float")},
-    )
+    shares = new.add(Tensor(-1, "", (count * first, *others), precise=graph[node.output].precise))
+    storage = {shares.id: Storage(Geometry(shares.shape), "float")}
+    return Division(_shares_and_join(graph, node, shares.id, count), storage)
 
 
 def best_count(request: Request) -> int:

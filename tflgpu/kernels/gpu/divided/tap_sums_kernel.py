@@ -7,7 +7,7 @@ from math import prod
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
-from tflgpu.kernels.demand import Demand, Phase, cycles
+from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.divided.kn2row import TapSums
@@ -28,9 +28,8 @@ class TapSumsTile(Tile):
 
 
 def _phases(request: Request) -> Phases | None:
-    sums = request.node.attributes
-    assert isinstance(sums, TapSums)
-    return phases_between(sums.convolution, request.input(0).geometry, request.output.geometry)
+    convolution = request.attributes(TapSums).convolution
+    return phases_between(convolution, request.input(0).geometry, request.output.geometry)
 
 
 def _items(request: Request) -> int:
@@ -40,14 +39,13 @@ def _items(request: Request) -> int:
 
 
 def _candidates(request: Request) -> list[Candidate[TapSumsTile, KLoopWork]]:
-    sums, target, dst = request.node.attributes, request.target, request.output
-    assert isinstance(sums, TapSums)
+    sums, target, dst = request.attributes(TapSums), request.target, request.output
     phases, channels = _phases(request), min(dst.channels, LANES)
     taps = prod((phases.window_of_phase if phases else sums.convolution.window).kernel)
 
     def work(tile: TapSumsTile) -> KLoopWork:
         """A step is one tap. A load of a number moves as much as that of a vec4, as neighbours read each fourth one."""
-        return KLoopWork(
+        return _TapSumsWork(
             tiles=tile_count(_items(request) * tile.split_k, target.local_size),
             k_steps=taps,
             loads=channels if dst.channels % LANES else 1,
@@ -57,18 +55,20 @@ def _candidates(request: Request) -> list[Candidate[TapSumsTile, KLoopWork]]:
         )
 
     tiles = (TapSumsTile(split_k) for split_k in SPLIT_K if split_k <= taps and can_split(target, split_k, 1))
-    return ranked(tiles, work, lambda work: _demand(work, target).cycles(target))
+    return ranked(tiles, work, target)
 
 
-def _demand(work: KLoopWork, target: Target) -> Demand:
-    """Work-groups of launches hide what others wait for, but the kernel takes at least as long as one of them."""
-    if target.executor != "launch":
-        return work.demand(target)
-    model = target.cost_model
-    busy = model.working(target.local_size, work.loads, work.products, work.tile)
-    loop = Phase(tile_count(work.k_steps, work.split_k), (busy,))
-    alone = cycles(replace(work, tiles=1), target)
-    return Demand(work.tiles, (loop,), model.tile_latency, resident=work.tiles, least=alone)
+class _TapSumsWork(KLoopWork):
+    def demand(self, target: Target) -> Demand:
+        """Work-groups of launches hide what others wait for, but the kernel takes at least as long as one of them."""
+        whole = super().demand(target)
+        if target.executor != "launch":
+            return whole
+        model = target.cost_model
+        busy = model.working(target.local_size, self.loads, self.products, self.tile)
+        loop = Phase(tile_count(self.k_steps, self.split_k), (busy,))
+        alone = replace(whole, tiles=1).cycles(target)
+        return Demand(self.tiles, (loop,), model.tile_latency, resident=self.tiles, least=alone)
 
 
 def _best(request: Request) -> Candidate[TapSumsTile, KLoopWork] | None:
@@ -91,8 +91,7 @@ class TapSumsParameters(Parameters, template="gpu/tap_sums"):
 @GPU.lowering("tap_sums", best=_best)
 def tap_sums(request: Request) -> Kernel:
     """The second kernel of kn2row: it adds up the products of the taps of each window (col2im)."""
-    sums, target, dst, products = request.node.attributes, request.target, request.output, request.input(0)
-    assert isinstance(sums, TapSums)
+    sums, target, dst, products = request.attributes(TapSums), request.target, request.output, request.input(0)
     tile = request.choose_candidate(_candidates(request)).tile
     per_tile, items = target.local_size // tile.split_k, _items(request)
     return Kernel(

@@ -15,8 +15,9 @@ from math import inf
 
 import numpy as np
 
-from tflgpu.graph.ir import Array, Node, Tensor, TensorId
+from tflgpu.graph.ir import Array, Node, Tensor
 from tflgpu.graph.layout import Geometry
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
 from tflgpu.kernels.gpu.divided.division import Division
 from tflgpu.kernels.gpu.divided.shared_sums import joining_cycles, least_cycles
@@ -55,7 +56,7 @@ class _Wide:
         return own.reshape(-1, *own.shape[2:])
 
 
-def divided(request: Request, fresh: Iterator[TensorId]) -> tuple[Division, float] | None:
+def divided(request: Request, new: NewTensors) -> tuple[Division, float] | None:
     """The nodes that take the least time by the cost model, and their cycles; None if there are none."""
     if not isinstance(request.node.attributes, Convolution):
         return None
@@ -64,17 +65,16 @@ def divided(request: Request, fresh: Iterator[TensorId]) -> tuple[Division, floa
     for wide in _ways(request):
         shape = (wide.pixels * len(weights), *wide.window.kernel, weights.shape[3])
         unknown = np.broadcast_to(np.zeros((), weights.dtype), shape)  # costs do not depend on numbers
-        _, cycles = _division(request, wide, unknown, fresh)
+        _, cycles = _division(request, wide, unknown, new)
         if cycles < least:
             best, least = wide, cycles
-    return None if best is None else _division(request, best, best.weights(weights), fresh)
+    return None if best is None else _division(request, best, best.weights(weights), new)
 
 
 def _ways(request: Request) -> Iterator[_Wide]:
     """Some neighbours along one axis as channels, of which a last place may have fewer."""
-    attributes = request.node.attributes
-    assert isinstance(attributes, Convolution)
-    window, g, src, weights = attributes.window, request.output.geometry, request.input(0).geometry, request.constant(1)
+    window, weights = request.attributes(Convolution).window, request.constant(1)
+    g, src = request.output.geometry, request.input(0).geometry
     for axis, pixels in product((0, 1), PIXELS):
         extent, image = ((g.height, src.height), (g.width, src.width))[axis]
         fits = window.stride[axis] == window.dilation[axis] == 1 and pixels <= min(window.kernel[axis], extent)
@@ -98,22 +98,21 @@ def _movement(digits: list[tuple[int, int]]) -> Strided:
     return Strided(tuple(Factor(*digit) for digit in digits))
 
 
-def _division(request: Request, wide: _Wide, weights: Array, fresh: Iterator[TensorId]) -> tuple[Division, float]:
+def _division(request: Request, wide: _Wide, weights: Array, new: NewTensors) -> tuple[Division, float]:
     """The two nodes, and their cycles. weights: [pixels * out, kh, kw, in]."""
     node, g, target = request.node, request.output.geometry, request.target
     bias = request.optional_constant(2)
     constants = [weights] if bias is None else [weights, np.tile(bias.reshape(-1), wide.pixels)]
-    tensors = [Tensor(next(fresh), "", data.shape, data.dtype.name, data) for data in constants]
     precise = request.graph[node.output].precise
-    result = Tensor(next(fresh), "", (g.batch, *wide.size, wide.pixels * g.channels), precise=precise)
-    inputs = node.inputs[0], *(tensor.id for tensor in tensors)
+    result = new.add(Tensor(-1, "", (g.batch, *wide.size, wide.pixels * g.channels), precise=precise))
+    inputs = node.inputs[0], *map(new.constant, constants)
     convolution = Node("convolution", inputs, result.id, Convolution(wide.window), sources=node.sources)
     operands = result.id, *node.inputs[kernel_inputs(node) :]
     back = Node("strided", operands, node.output, wide.movement, epilogue_behind(node, 1), node.sources)
     storage = {result.id: Storage(Geometry(result.shape), "float")}
-    graph = request.graph.with_nodes([convolution, back], [*tensors, result])
+    graph = request.graph.with_nodes([convolution, back], new)
     alone = Request(convolution, graph, {**request.storage, **storage}, target)
     moving = waves(tile_count(g.vec4s, target.local_size), target)
     # A kernel that no cost model knows is no way: it may be slower.
     cycles = least_cycles(alone) + joining_cycles(target, moving)
-    return Division((convolution, back), (*tensors, result), storage), cycles
+    return Division((convolution, back), storage), cycles

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from tflgpu.kernels.candidates import Candidate, ranked
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu.matmul_kernels import matmul_candidates, product_of
 from tflgpu.kernels.gpu.matrix_products import MatrixProduct, Side
 from tflgpu.kernels.kernel import Kernel
@@ -35,7 +34,7 @@ def _candidates(shape: MatrixProduct, target: Target) -> list[Candidate[WarpTile
             packed=False,
         )
 
-    return ranked(warp_tiles(target, k_steps), work, lambda work: cycles(work, target))
+    return ranked(warp_tiles(target, k_steps), work, target)
 
 
 def _row_tiles(shape: MatrixProduct, tile: WarpTile, target: Target) -> int:
@@ -88,9 +87,7 @@ def activation_product(request: Request) -> Kernel:
             depth=shape.depth,
             rows_are_images=shape.rows_are_images,
             operands=chosen.work.operands,
-            row_blocks=tile.row_blocks,
-            column_blocks=tile.column_blocks,
-            split_k=tile.split_k,
+            **asdict(tile),
             double_buffered=False,
             k_steps_per_split=k_steps_per_split,
             prefetch_depth=equal_batches(k_steps_per_split, BATCH_REGISTERS // registers),

@@ -6,15 +6,15 @@ persistent executor has one work-group on each compute unit, and one size of wor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import product
 from math import prod
 
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, Tile, TileConfig, ranked
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma.costs import MultistageWork
 from tflgpu.kernels.mma.gemm.skeletons import LocalMemoryParameters
@@ -24,7 +24,7 @@ from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.window import Window
-from tflgpu.target import Target
+from tflgpu.target import VEC4_BYTES, Target
 
 LOCAL_BYTES = 48 << 10  # of a work-group at most; every device with tensor cores has it
 HALF_BYTES = 2
@@ -64,6 +64,10 @@ class GroupTile(Tile):
         """Work-groups that a compute unit has registers for."""
         return max(1, RESIDENT_ACCUMULATORS // (self.rows * self.columns))
 
+    def tiles(self, dst: Storage) -> int:
+        """Work-groups for a result."""
+        return tile_count(dst.geometry.pixels, self.rows) * tile_count(dst.slices * LANES, self.columns)
+
     def result_bytes(self, joined: int) -> int:
         """Epilogue bytes of a tile: the result, and residuals that are read after the main loop."""
         return self.rows * self.columns * HALF_BYTES * (1 if self.loads_early else 1 + joined)
@@ -96,6 +100,10 @@ class MultistageTile(Tile):
         """The parameters by which a tuner names the tile."""
         return (*self.group.config, self.stage_k_steps, self.stages)
 
+    def k_stages(self, src: Storage) -> int:
+        """Stages that have all channels of an image."""
+        return tile_count(src.slices, self.stage_k_steps * UNIT.side // LANES)
+
     @property
     def image_bytes(self) -> int:
         """Pixels of one stage."""
@@ -121,9 +129,7 @@ def candidates(
     """
     if target.executor != "launch" or not operands.are_halves or src.slices == 1:
         return []
-    found = ranked(
-        _tiles(target), lambda tile: _work(tile, window, src, dst, joined), lambda work: cycles(work, target)
-    )
+    found = ranked(_tiles(target), lambda tile: _work(tile, window, src, dst, joined), target)
     return [candidate for candidate in found if candidate.work.tiles >= target.compute_units]
 
 
@@ -140,8 +146,8 @@ def _work(tile: MultistageTile, window: Window, src: Storage, dst: Storage, join
     # Taps of neighbouring pixels overlap: L1 has those that a stride does not skip.
     reused = max(1.0, taps / prod(window.stride))
     return MultistageWork(
-        tiles=tile_count(dst.geometry.pixels, group.rows) * tile_count(dst.slices * LANES, group.columns),
-        stages_in_all=taps * tile_count(src.slices, tile.stage_k_steps * UNIT.side // LANES),
+        tiles=group.tiles(dst),
+        stages_in_all=taps * tile.k_stages(src),
         macs=tile.stage_k_steps * group.rows * group.columns * UNIT.side,
         copied_bytes=tile.image_bytes + tile.weight_bytes,
         read_bytes=tile.image_bytes * group.column_warps + tile.weight_bytes * group.row_warps,
@@ -174,6 +180,34 @@ class GroupTileParameters(LocalMemoryParameters):
     input_blocks: int
 
 
+def group_tile_kernel(
+    request: Request,
+    made: Callable[..., GroupTileParameters],
+    group: GroupTile,
+    window: Window,
+    weights: Array,
+    bias: Array | None,
+    *,
+    input_blocks: int,
+    local_bytes: int,
+) -> Kernel:
+    """The kernel of a convolution with ``weights`` [out, kh, kw, in] whose work-groups compute a tile each.
+
+    made: its parameters, from those that all loaders have. input_blocks: of 16 channels, to which weights are padded.
+    """
+    src, dst = request.input(0), request.output
+    packed = UNIT.pack_left(weights, group.column_warps * group.column_blocks, input_blocks)
+    column_tiles = tile_count(dst.slices * LANES, group.columns)
+    return Kernel(
+        made(window=window, **asdict(group), input_blocks=input_blocks, column_tiles=column_tiles, src=src),
+        left_arguments(request, packed, bias),
+        tiles=group.tiles(dst),
+        local_size=group.local_size,
+        workspace=local_bytes // VEC4_BYTES,
+        macs=dst.geometry.pixels * dst.channels * prod(window.kernel) * src.channels,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class KTilesParameters(GroupTileParameters, template="mma/gemm/k_tiles"):
     """Parameters of ``templates/mma/gemm/k_tiles.cl.j2``."""
@@ -183,34 +217,19 @@ class KTilesParameters(GroupTileParameters, template="mma/gemm/k_tiles"):
     loads_early: bool
 
 
-def kernel(
-    request: Request,
-    chosen: Candidate[MultistageTile, MultistageWork],
-    window: Window,
-    weights: Array,
-    bias: Array | None,
-) -> Kernel:
+def kernel(request: Request, tile: MultistageTile, window: Window, weights: Array, bias: Array | None) -> Kernel:
     """The kernel of a convolution with ``weights`` [out, kh, kw, in]."""
-    src, dst, tile, group = request.input(0), request.output, chosen.tile, chosen.tile.group
-    input_blocks = tile_count(src.slices, tile.stage_k_steps * UNIT.side // LANES) * tile.stage_k_steps
-    packed = UNIT.pack_left(weights, group.column_warps * group.column_blocks, input_blocks)
+    src, group = request.input(0), tile.group
     # Two pixels are 16 bytes that are aligned, and of one image.
     pairs = window.is_pointwise and src.plane % 2 == 0
-    return Kernel(
-        KTilesParameters(
-            window=window,
-            **asdict(group),
-            stages=tile.stages,
-            stage_k_steps=tile.stage_k_steps,
-            pixels_at_once=2 if pairs else 1,
-            input_blocks=input_blocks,
-            column_tiles=tile_count(dst.slices * LANES, group.columns),
-            src=src,
-            loads_early=group.loads_early,
-        ),
-        left_arguments(request, packed, bias),
-        tiles=chosen.work.tiles,
-        local_size=group.local_size,
-        workspace=tile.local_bytes // 16,
-        macs=dst.geometry.pixels * dst.channels * prod(window.kernel) * src.channels,
+    made = partial(
+        KTilesParameters,
+        stages=tile.stages,
+        stage_k_steps=tile.stage_k_steps,
+        pixels_at_once=2 if pairs else 1,
+        loads_early=group.loads_early,
+    )
+    blocks = tile.k_stages(src) * tile.stage_k_steps
+    return group_tile_kernel(
+        request, made, group, window, weights, bias, input_blocks=blocks, local_bytes=tile.local_bytes
     )

@@ -6,7 +6,7 @@ Operands come from the caches; each warp computes a tile of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from math import prod
 
@@ -15,7 +15,6 @@ import numpy as np
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma.costs import GemmWork
 from tflgpu.kernels.mma.excitation import Excitation
@@ -70,7 +69,7 @@ def candidates(
     return ranked(
         warp_tiles(target, k_steps),
         lambda tile: _work(tile, operands, window, src, dst, target, phases, shares),
-        lambda work: cycles(work, target),
+        target,
     )
 
 
@@ -194,9 +193,7 @@ def kernel(
         made(
             operands=operands,
             window=window,
-            row_blocks=tile.row_blocks,
-            column_blocks=tile.column_blocks,
-            split_k=tile.split_k,
+            **asdict(tile),
             shares=request.shares,
             k_steps_per_split=k_steps_per_split,
             prefetch_depth=depth,

@@ -6,22 +6,19 @@ These kernels are for launches, like :mod:`k_tiles`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from math import prod
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from tflgpu.graph.ir import Array
-from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, Tile, TileConfig, ranked
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma.costs import PatchWork
-from tflgpu.kernels.mma.gemm.k_tiles import HALF_BYTES, LOCAL_BYTES, GroupTile, GroupTileParameters, left_arguments
+from tflgpu.kernels.mma.gemm.k_tiles import HALF_BYTES, LOCAL_BYTES, GroupTile, GroupTileParameters, group_tile_kernel
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.window import Window
 from tflgpu.target import Target
 
@@ -81,7 +78,7 @@ def candidates(
     if min(window.kernel) < 2 or window.stride != (1, 1) or window.dilation != (1, 1):
         return []
     tiles = _tiles(window, src, dst, target)
-    found = ranked(tiles, lambda tile: _work(tile, src, dst), lambda work: cycles(work, target))
+    found = ranked(tiles, lambda tile: _work(tile, src, dst), target)
     return [candidate for candidate in found if candidate.work.tiles >= target.compute_units]
 
 
@@ -116,7 +113,7 @@ def _work(tile: PatchTile, src: Storage, dst: Storage) -> PatchWork:
     group, (kh, kw) = tile.group, tile.window.kernel
     read = group.rows * group.column_warps + group.columns * group.row_warps
     return PatchWork(
-        tiles=tile_count(dst.geometry.pixels, group.rows) * tile_count(dst.slices * LANES, group.columns),
+        tiles=group.tiles(dst),
         iterations=UNIT.blocks(src.slices) * kh,
         macs=kw * UNIT.side * group.rows * group.columns,
         copied_bytes=tile.patch_bytes // kh + tile.weight_bytes,
@@ -135,25 +132,10 @@ class PatchParameters(GroupTileParameters, template="mma/gemm/patch"):
     slice_vec4s: int
 
 
-def kernel(request: Request, chosen: Candidate[PatchTile, PatchWork], weights: Array, bias: Array | None) -> Kernel:
+def kernel(request: Request, tile: PatchTile, weights: Array, bias: Array | None) -> Kernel:
     """The kernel of a convolution with ``weights`` [out, kh, kw, in]."""
-    src, dst, tile, group = request.input(0), request.output, chosen.tile, chosen.tile.group
-    input_blocks = UNIT.blocks(src.slices)
-    packed = UNIT.pack_left(weights, group.column_warps * group.column_blocks, input_blocks)
-    return Kernel(
-        PatchParameters(
-            window=tile.window,
-            **asdict(group),
-            stages=tile.stages,
-            patch_rows=tile.patch_rows,
-            slice_vec4s=tile.slice_vec4s,
-            input_blocks=input_blocks,
-            column_tiles=tile_count(dst.slices * LANES, group.columns),
-            src=src,
-        ),
-        left_arguments(request, packed, bias),
-        tiles=chosen.work.tiles,
-        local_size=group.local_size,
-        workspace=tile.local_bytes // 16,
-        macs=dst.geometry.pixels * dst.channels * prod(tile.window.kernel) * src.channels,
+    made = partial(PatchParameters, stages=tile.stages, patch_rows=tile.patch_rows, slice_vec4s=tile.slice_vec4s)
+    blocks = UNIT.blocks(request.input(0).slices)
+    return group_tile_kernel(
+        request, made, tile.group, tile.window, weights, bias, input_blocks=blocks, local_bytes=tile.local_bytes
     )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 from tflgpu.graph.ir import Array
-from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
-from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma.costs import MultistageWork
 from tflgpu.kernels.mma.gemm.k_tiles import (
@@ -17,12 +16,12 @@ from tflgpu.kernels.mma.gemm.k_tiles import (
     GroupTile,
     GroupTileParameters,
     MultistageTile,
-    left_arguments,
+    group_tile_kernel,
 )
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import local_vec4s, tile_count
+from tflgpu.kernels.tiling import local_vec4s
 from tflgpu.ops.image.window import POINTWISE, Window
 from tflgpu.target import VEC4_BYTES, Target
 
@@ -83,8 +82,8 @@ def candidates(
     def work(tile: RowMajorTile) -> MultistageWork:
         group = tile.group
         return MultistageWork(
-            tiles=tile_count(dst.geometry.pixels, group.rows) * tile_count(dst.slices * LANES, group.columns),
-            stages_in_all=tile_count(src.slices, tile.stage_k_steps * UNIT.side // LANES),
+            tiles=group.tiles(dst),
+            stages_in_all=tile.k_stages(src),
             macs=tile.stage_k_steps * group.rows * group.columns * UNIT.side,
             copied_bytes=tile.image_bytes,
             read_bytes=tile.image_bytes * group.column_warps + tile.weight_bytes * group.row_warps,
@@ -95,7 +94,7 @@ def candidates(
             costs=UNIT.costs.row_ring,
         )
 
-    return ranked(_tiles(target), work, lambda work: cycles(work, target))
+    return ranked(_tiles(target), work, target)
 
 
 def _tiles(target: Target) -> Iterator[RowMajorTile]:
@@ -118,28 +117,16 @@ class RowMajorParameters(GroupTileParameters, template="mma/gemm/row_major"):
     loads_early: bool
 
 
-def kernel(
-    request: Request, chosen: Candidate[RowMajorTile, MultistageWork], weights: Array, bias: Array | None
-) -> Kernel:
+def kernel(request: Request, tile: RowMajorTile, weights: Array, bias: Array | None) -> Kernel:
     """The kernel of a product by ``weights`` [out, 1, 1, in]."""
-    src, dst, tile, group = request.input(0), request.output, chosen.tile, chosen.tile.group
-    input_blocks = chosen.work.stages_in_all * tile.stage_k_steps
-    packed = UNIT.pack_left(weights, group.column_warps * group.column_blocks, input_blocks)
-    return Kernel(
-        RowMajorParameters(
-            window=POINTWISE,
-            **asdict(group),
-            stages=tile.stages,
-            stage_k_steps=tile.stage_k_steps,
-            sets=tile.sets,
-            input_blocks=input_blocks,
-            column_tiles=tile_count(dst.slices * LANES, group.columns),
-            src=src,
-            loads_early=group.loads_early,
-        ),
-        left_arguments(request, packed, bias),
-        tiles=chosen.work.tiles,
-        local_size=group.local_size,
-        workspace=tile.local_bytes // VEC4_BYTES,
-        macs=dst.geometry.pixels * dst.channels * src.channels,
+    made = partial(
+        RowMajorParameters,
+        stages=tile.stages,
+        stage_k_steps=tile.stage_k_steps,
+        sets=tile.sets,
+        loads_early=tile.group.loads_early,
+    )
+    blocks = tile.k_stages(request.input(0)) * tile.stage_k_steps
+    return group_tile_kernel(
+        request, made, tile.group, POINTWISE, weights, bias, input_blocks=blocks, local_bytes=tile.local_bytes
     )

@@ -1,0 +1,34 @@
+"""Tensors that a pass adds to a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tflgpu.graph.ir import Array, Graph, Tensor, TensorId
+from tflgpu.graph.layout import Shape
+
+
+class NewTensors:
+    """Tensors with ids that are not in use, in the order in which they were made."""
+
+    def __init__(self, graph: Graph) -> None:
+        """graph: to which they are added."""
+        self._ids = graph.fresh_ids()
+        self._made: list[Tensor] = []
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(self._made)
+
+    def add(self, tensor: Tensor) -> Tensor:
+        """``tensor`` with an id of its own."""
+        self._made.append(replace(tensor, id=next(self._ids)))
+        return self._made[-1]
+
+    def like(self, tensor: Tensor, shape: Shape) -> Tensor:
+        """A tensor of ``shape`` that a node will compute, else as ``tensor``."""
+        return self.add(replace(tensor, name="", shape=shape))
+
+    def constant(self, data: Array, scale: Array | None = None) -> TensorId:
+        """The tensor that has these elements."""
+        return self.add(Tensor(-1, "", data.shape, data.dtype.name, data, scale=scale)).id
