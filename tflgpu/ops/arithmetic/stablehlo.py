@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tflgpu.graph.ir import EpilogueOp, Tensor, Value
-from tflgpu.ops.arithmetic.elementwise import map_node
+from tflgpu.ops.arithmetic.elementwise import map_inputs, map_node
 from tflgpu.ops.declaration import ANY, FLOATS, Emitter, Site, declare
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange, reshape_node
 
@@ -23,16 +23,8 @@ def _same_kind(site: Site) -> Iterator[str]:
         yield "its inputs differ in shape or element type"
 
 
-@declare("STABLEHLO_CBRT", versions=1, inputs=1)
-def cube_root(site: Site, emit: Emitter) -> Tensor:
-    """Of negative numbers, too."""
-    return map_node(site, emit, "cbrt", [site.input(0)])
-
-
-@declare("STABLEHLO_REMAINDER", versions=1, inputs=2, types=FLOATS | _INTEGERS, reasons=_same_kind)
-def remainder(site: Site, emit: Emitter) -> Tensor:
-    """It has the sign of the dividend."""
-    return map_node(site, emit, "remainder", [site.input(0), site.input(1)])
+declare("STABLEHLO_CBRT", versions=1, inputs=1)(map_inputs)
+declare("STABLEHLO_REMAINDER", versions=1, inputs=2, types=FLOATS | _INTEGERS, reasons=_same_kind)(map_inputs)
 
 
 @declare("STABLEHLO_SHIFT_LEFT", versions=1, inputs=2, types=_BITS, reasons=_same_kind)
@@ -40,7 +32,7 @@ def shift_left(site: Site, emit: Emitter) -> Tensor:
     """By the low five bits of the second input."""
     x, y = site.input(0), site.input(1)
     if x.dtype == "int32":
-        return map_node(site, emit, "shift_left", [x, y])
+        return map_inputs(site, emit)
     shifted = map_node(site, emit, "shift_left", [x, y], dtype="int32")
     return emit.node("map", [shifted], x.shape, epilogue=(EpilogueOp(f"to_{x.dtype}", (Value(0),)),), dtype=x.dtype)
 
