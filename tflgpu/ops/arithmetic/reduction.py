@@ -12,7 +12,7 @@ import numpy as np
 from tflgpu.graph.ir import Array, EpilogueOp, Tensor, Value
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import DTYPES
-from tflgpu.ops.declaration import FLOATS, NUMBERS, Emitter, Site, declare, normal_axis, numbers, static
+from tflgpu.ops.declaration import FLOATS, NUMBERS, Emitter, Site, declare, judged, normal_axis, numbers, static
 from tflgpu.ops.limits import made_reasons
 from tflgpu.ops.movement.shaping import reshape_node
 
@@ -125,8 +125,7 @@ def _reasons(site: Site) -> Iterator[str]:
 
 
 def _reduction(site: Site, emit: Emitter) -> Tensor:
-    x, axes, function = site.input(0), _axes(site), REDUCERS[site.code]
-    assert axes is not None
+    x, axes, function = site.input(0), judged(_axes(site)), REDUCERS[site.code]
     shape = _reduced_shape(site, axes)
     if x.size == 0:
         return emit.constant(np.full(shape, OF_NOTHING[function](np.dtype(x.dtype)), x.dtype))
@@ -191,8 +190,7 @@ def widened(dtype: str) -> tuple[EpilogueOp, ...]:
 @declare("ARG_MIN", versions=3, inputs=2, integers=(1,), types=NUMBERS | {"bool"}, reasons=_arg_extreme_reasons)
 def arg_extreme(site: Site, emit: Emitter) -> Tensor:
     """The places of the greatest or least elements along an axis."""
-    x, axis, dtype = site.input(0), single_axis(site), _index_type(site)
-    assert axis is not None and dtype is not None
+    x, axis, dtype = site.input(0), judged(single_axis(site)), judged(_index_type(site))
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     attributes = ArgExtreme(axis, greatest=site.code == "ARG_MAX")
     y = emit.node("arg_extreme", [x], (*before, 1, *after), attributes, widened(dtype), dtype)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tflgpu.graph.ir import EpilogueOp, Tensor, Value
 from tflgpu.ops.arithmetic.elementwise import map_inputs, map_node
-from tflgpu.ops.declaration import ANY, FLOATS, Emitter, Site, declare
+from tflgpu.ops.declaration import ANY, FLOATS, Emitter, Site, declare, judged
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange, reshape_node
 
 _INTEGERS = frozenset(("int16", "int32"))
@@ -65,8 +65,7 @@ def _broadcast_reasons(site: Site) -> Iterator[str]:
 @declare("STABLEHLO_BROADCAST_IN_DIM", versions=1, inputs=1, types=ANY, reasons=_broadcast_reasons)
 def broadcast_in_dim(site: Site, emit: Emitter) -> Tensor:
     """Axes of the input become the named ones of the result, along which axes of size 1 are repeated."""
-    x, shape, axes = site.input(0), site.output_shapes[0], site.options.get("broadcast_dimensions", ())
-    assert shape is not None
+    x, shape, axes = site.input(0), judged(site.output_shapes[0]), site.options.get("broadcast_dimensions", ())
     order = sorted(range(len(axes)), key=lambda i: axes[i])
     if order != list(range(len(axes))):
         moved = Rearrange(tuple(AxisMap(order.index(i)) for i in range(len(axes))))

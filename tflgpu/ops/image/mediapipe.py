@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tflgpu.graph.ir import Tensor
 from tflgpu.graph.layout import Shape
-from tflgpu.ops.declaration import Emitter, Site, declare
+from tflgpu.ops.declaration import Emitter, Site, declare, judged
 from tflgpu.ops.image.convolution import TransposeConvolution, bias_reasons, convolution_node
 from tflgpu.ops.image.pooling import Pool
 from tflgpu.ops.image.window import Padding, Window, reach_reasons, same_padding
@@ -69,8 +69,7 @@ def _transpose_reasons(site: Site) -> Iterator[str]:
 @declare("Convolution2DTransposeBias", versions=1, inputs=3, empty=False, reasons=_transpose_reasons)
 def transpose_convolution_with_bias(site: Site, emit: Emitter) -> Tensor:
     """MediaPipe's transposed convolution."""
-    image, weights, options = site.input(0), site.input(1), _integers(site, 3)
-    assert options is not None
+    image, weights, options = site.input(0), site.input(1), judged(_integers(site, 3))
     padding, stride = options[0], (options[2], options[1])
     out, kh, kw, _ = weights.shape
     height, width = _upsampled(padding, stride, (kh, kw), image.shape)
@@ -109,8 +108,7 @@ def _stride(options: tuple[int, ...]) -> tuple[int, int]:
 @declare("MaxPoolingWithArgmax2D", versions=1, inputs=1, empty=False, reasons=_pool_reasons)
 def max_pooling_with_argmax(site: Site, emit: Emitter) -> tuple[Tensor, Tensor]:
     """MediaPipe's maxima of windows, and their places."""
-    image, options = site.input(0), _integers(site, 6)
-    assert options is not None
+    image, options = site.input(0), judged(_integers(site, 6))
     window = _window(options[0], _stride(options), _kernel(options), image.shape)
     shape = (image.shape[0], *window.output(*image.shape[1:3]), image.shape[3])
     values = emit.node("pool", [image], shape, Pool("maximum", window))
@@ -130,8 +128,7 @@ def _unpool_reasons(site: Site) -> Iterator[str]:
 @declare("MaxUnpooling2D", versions=1, inputs=2, empty=False, reasons=_unpool_reasons)
 def max_unpooling(site: Site, emit: Emitter) -> Tensor:
     """MediaPipe's inverse of max pooling."""
-    values, indices, options = site.input(0), site.input(1), _integers(site, 6)
-    assert options is not None
+    values, indices, options = site.input(0), site.input(1), judged(_integers(site, 6))
     # Windows that do not overlap cover the output without padding; the padding option has no effect.
     window = _window(VALID, _stride(options), _kernel(options), values.shape)
     height, width = _upsampled(VALID, _stride(options), _kernel(options), values.shape)
