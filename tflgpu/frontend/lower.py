@@ -280,7 +280,8 @@ class _Lowering:
         unsized = [self.subgraph.tensors[t].name for t in operator.inputs if t in self.open]
         if unsized and (operator.code in KNOWN_WITHOUT_DECLARATION or find_operator(operator.code)[0] is not None):
             return [f"the shape of its input {name!r} is known only at run time" for name in dict.fromkeys(unsized)]
-        if self.sizes is not None and operator.code in KNOWN_WITHOUT_DECLARATION and self._has_open(operator):
+        opens = (self.sizes.of(self.graph.read(t)) for t in operator.inputs) if self.sizes is not None else ()
+        if operator.code in KNOWN_WITHOUT_DECLARATION and any(opens):
             return ["the shape of an input is known only at run time"]
         if operator.code in VARIABLE_OPERATORS:
             return list(use_variables(operator, self.graph, self.model, self._lower_once))
@@ -475,11 +476,6 @@ class _Lowering:
         if self.sizes is not None:
             self.sizes.open[held.id] = self.sizes.of(result)
         return self.graph.add_map(result, held, op, operator=self.graph.source_of(operator))
-
-    def _has_open(self, operator: Operator) -> bool:
-        """Whether an input has an upper bound of its size."""
-        assert self.sizes is not None
-        return any(self.sizes.of(self.graph.read(t)) for t in operator.inputs)
 
     def _quantizes_an_input(self, operator: Operator) -> bool:
         """Whether the operator is the QUANTIZE of what callers give: not of what a loop or another partition does."""
