@@ -8,7 +8,7 @@ from pathlib import Path
 import tflgpu
 from tests.support.models import WITHOUT_KERNEL, Builder
 from tflgpu.cli.commands.demo import examples_folder
-from tflgpu.model.file_tables import Quantization
+from tflgpu.model.tensor_info import Quantization
 from tflgpu.report.report import Advice
 
 SIZE = 64

@@ -16,7 +16,7 @@ from tests.cli.documented import check, documented
 from tests.conftest import missing
 from tests.support.models import Builder
 from tests.support.quantized_models import quantized_model
-from tflgpu.model.file_tables import Quantization
+from tflgpu.model.tensor_info import Quantization
 
 
 def plain(value: Any) -> Any:

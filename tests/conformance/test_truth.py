@@ -12,7 +12,7 @@ from tests.conformance.cases import Case
 from tests.conformance.truth import errors
 from tests.support import in_double, litert
 from tests.support.models import Builder
-from tflgpu.model.writer import Quantization
+from tflgpu.model.tensor_info import Quantization
 
 IMAGE, RNG = (1, 7, 6, 5), np.random.default_rng(5)
 WEIGHTS, BIAS = RNG.integers(-127, 128, (4, 3, 2, 5), np.int8), RNG.standard_normal(4).astype(np.float32)

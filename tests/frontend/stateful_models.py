@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tests.ops.case import Net
 from tests.ops.rows.recurrent import EVERYTHING, Lstm, operator_inputs, sequence_node, weights
 from tests.support.models import Builder
-from tflgpu.model.file_tables import Quantization
+from tflgpu.model.tensor_info import Quantization
 
 Array = NDArray[Any]
 Runs = list[list[Array]]

@@ -10,7 +10,7 @@ import tflgpu
 from tests.support.models import Builder
 from tflgpu.frontend.lower import Choices, lower
 from tflgpu.model.reader import read_model
-from tflgpu.model.writer import Quantization
+from tflgpu.model.tensor_info import Quantization
 from tflgpu.options import Execution, Numerics, Options
 
 Floats = NDArray[np.float32]

@@ -12,7 +12,7 @@ import tflgpu
 from tests.support.litert import kept_interpreter, run, run_again
 from tests.support.models import Builder
 from tflgpu.fallback.schema_objects import packed, unpacked
-from tflgpu.model.file_tables import Quantization
+from tflgpu.model.tensor_info import Quantization
 from tflgpu.options import Execution, Interface, Options
 
 X = np.linspace(-1, 1, 4, dtype=np.float32)[None]

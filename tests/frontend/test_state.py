@@ -30,8 +30,8 @@ from tests.quick import on_first_runtime
 from tests.support.litert import run
 from tests.support.models import Builder
 from tflgpu.fallback.schema_objects import packed, unpacked
-from tflgpu.model.file_tables import Quantization
 from tflgpu.model.reader import read_model
+from tflgpu.model.tensor_info import Quantization
 from tflgpu.options import CpuPart, Execution, Interface, Options
 
 interpreter = pytest.importorskip("ai_edge_litert.interpreter")

@@ -32,8 +32,8 @@ from tests.support.targets import CPU, H200
 from tflgpu.codegen.link import link
 from tflgpu.frontend.lower import lower
 from tflgpu.graph.ir import EpilogueOp, Graph, Node, State, Tensor, Value, verify
-from tflgpu.model.file_tables import Quantization
 from tflgpu.model.reader import read_model
+from tflgpu.model.tensor_info import Quantization
 from tflgpu.passes import optimize
 
 

@@ -12,8 +12,9 @@ import tflgpu
 from tests.cli.command import MODEL, as_json, invoke
 from tests.conftest import missing
 from tflgpu.errors import ModelError
-from tflgpu.inputs import packed_labels, read_labels
+from tflgpu.inputs import read_labels
 from tflgpu.model.metadata.declarations import ModelMetadata, Normalization
+from tflgpu.model.metadata.labels_in_file import labels_in_file
 from tflgpu.model.metadata.metadata_reader import read_metadata
 
 DETECTOR = "coco_ssd_mobilenet_v1_1.0_quant_2018_06_29"
@@ -36,29 +37,29 @@ def test_normalization_is_read(shared: Path, detector: bytes) -> None:
 
 def test_models_without_metadata_have_none() -> None:
     assert read_metadata(MODEL.read_bytes()) == ModelMetadata()
-    assert packed_labels(MODEL.read_bytes()) == []
+    assert labels_in_file(MODEL.read_bytes()) == []
 
 
 def test_labels_are_unpacked(shared: Path, detector: bytes) -> None:
-    found = packed_labels(detector)
+    found = labels_in_file(detector)
     assert found[:3] == ["person", "bicycle", "car"]
     quantized = (shared / "models" / "tf2_mobilenet_v2_1.0_224_ptq.tflite").read_bytes()
-    assert packed_labels(quantized) == read_labels(shared / "labels" / "imagenet_labels.txt")
+    assert labels_in_file(quantized) == read_labels(shared / "labels" / "imagenet_labels.txt")
 
 
 def test_a_named_file_has_to_be_there(detector: bytes, tmp_path: Path) -> None:
     without = detector[: detector.rindex(b"PK\x03\x04")]
     with pytest.raises(ModelError, match=r"'labelmap\.txt', which the model's metadata name, cannot be unpacked"):
-        packed_labels(without)
+        labels_in_file(without)
     (tmp_path / "other.zip").write_bytes(without)
     with zipfile.ZipFile(tmp_path / "other.zip", "a") as archive:
         archive.writestr("other.txt", "person")
     with pytest.raises(ModelError, match=r"name a file 'labelmap\.txt', which is not packed"):
-        packed_labels((tmp_path / "other.zip").read_bytes())
+        labels_in_file((tmp_path / "other.zip").read_bytes())
     with zipfile.ZipFile(tmp_path / "other.zip", "a") as archive:
         archive.writestr("labelmap.txt", b"\xff\xfe")
     with pytest.raises(ModelError, match="no text in UTF-8"):
-        packed_labels((tmp_path / "other.zip").read_bytes())
+        labels_in_file((tmp_path / "other.zip").read_bytes())
 
 
 def test_damage_is_a_model_error(detector: bytes) -> None:
@@ -76,7 +77,7 @@ def test_damage_is_a_model_error(detector: bytes) -> None:
 
 
 @pytest.mark.device
-def test_run_names_classes_by_packed_labels(shared: Path, tmp_path: Path) -> None:
+def test_run_names_classes_by_labels_in_file(shared: Path, tmp_path: Path) -> None:
     """A model whose packed files were lost runs nevertheless."""
     if not tflgpu.devices():
         missing("an OpenCL device")

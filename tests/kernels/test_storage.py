@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.models import Builder
 from tests.support.planning import plan_of, templates
-from tflgpu.model.file_tables import Quantization
+from tflgpu.model.tensor_info import Quantization
 from tflgpu.plan import Plan
 from tflgpu.target import Target
 

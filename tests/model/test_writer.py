@@ -12,7 +12,7 @@ from flatbuffers import flexbuffers
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from tflgpu.model.file_tables import Quantization
+from tflgpu.model.tensor_info import Quantization
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.model.writer_options import BUILTINS
 

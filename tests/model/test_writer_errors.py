@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tflite
 
-from tflgpu.model.file_tables import Quantization
+from tflgpu.model.tensor_info import Quantization
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.model.writer_options import BUILTINS, options_table
 

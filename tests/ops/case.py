@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tests.ops.reference import ACTIVATIONS, relu6
 from tests.ops.tolerance import ARITHMETIC, Tolerance, check
-from tflgpu.model.file_tables import Quantization
+from tflgpu.model.tensor_info import Quantization
 from tflgpu.model.writer import ModelBuilder
 
 ABSENT = -1  # index of an optional input that is not given

@@ -13,7 +13,7 @@ import tflgpu
 from tests.ops.axes import FAMILIES
 from tests.support import litert
 from tests.support.models import Builder
-from tflgpu.model.writer import Quantization
+from tflgpu.model.tensor_info import Quantization
 from tflgpu.options import CacheFiles, CpuPart, Execution, Numerics, Options
 
 Array = NDArray[Any]

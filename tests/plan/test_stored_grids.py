@@ -10,7 +10,7 @@ from tests.support.models import Builder
 from tests.support.planning import kinds, plan_of
 from tests.support.targets import CPU, GPU
 from tflgpu.kernels.kernel import Grid
-from tflgpu.model.file_tables import Quantization
+from tflgpu.model.tensor_info import Quantization
 from tflgpu.plan import Plan
 
 SHAPE = (1, 3, 5, 8)

@@ -15,7 +15,7 @@ from tests.support.models import Builder
 from tests.support.planning import plan_of
 from tests.support.targets import GPU
 from tflgpu.measure.trace import trace
-from tflgpu.model.file_tables import Quantization
+from tflgpu.model.tensor_info import Quantization
 from tflgpu.options import Execution, Options
 from tflgpu.plan import Plan
 

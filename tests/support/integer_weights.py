@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tests.support.models import Builder
 from tflgpu.fallback.schema_objects import packed, unpacked
-from tflgpu.model.file_tables import Quantization
+from tflgpu.model.tensor_info import Quantization
 
 Array = NDArray[Any]
 

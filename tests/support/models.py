@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tflgpu.model.file_tables import Quantization
+from tflgpu.model.tensor_info import Quantization
 from tflgpu.model.writer import ModelBuilder
 
 # The operator without a kernel of tests of what runs on the CPU: LiteRT has it, and the device has not.

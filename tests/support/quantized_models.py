@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.support.models import Builder
-from tflgpu.model.file_tables import Quantization
+from tflgpu.model.tensor_info import Quantization
 
 SHAPE = (1, 6, 5, 8)
 CHANNELS = 16

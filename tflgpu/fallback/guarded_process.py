@@ -9,7 +9,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 import numpy as np
@@ -143,9 +142,7 @@ class GuardedProcess:
     def __enter__(self) -> GuardedProcess:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -25,7 +25,8 @@ REFUSALS = (RuntimeError, ValueError)  # what LiteRT raises for an operator that
 
 # LiteRT's sets of kernels, by its names for them. XNNPACK, which is part of its defaults, refuses whole models for
 # tensors that the plain kernels take.
-KERNELS = ("AUTO", "BUILTIN_WITHOUT_DEFAULT_DELEGATES")
+PLAIN = "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
+KERNELS = ("AUTO", PLAIN)
 
 # A process may take this much address space, and this many times the bytes of a model and its inputs.
 MEMORY, MEMORY_FACTOR = 4 << 30, 8
@@ -61,6 +62,12 @@ def without_notices() -> Iterator[None]:
                     os.write(2, line)
 
 
+def _interpreter(model: bytes, kernels: str, **options: Any) -> Any:
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType  # an extra of the package
+
+    return Interpreter(model_content=model, experimental_op_resolver_type=OpResolverType[kernels], **options)
+
+
 class LitertInterpreter:
     """Runs the operators of one partition on the CPU. Not thread-safe: the caller serializes :meth:`run`."""
 
@@ -86,12 +93,8 @@ class LitertInterpreter:
             self._allocate()
 
     def _open(self, kernels: str) -> None:
-        from ai_edge_litert.interpreter import Interpreter, OpResolverType  # an extra of the package
-
         with without_notices():
-            self._interpreter: Any = Interpreter(
-                model_content=self._model, experimental_op_resolver_type=OpResolverType[kernels]
-            )
+            self._interpreter = _interpreter(self._model, kernels)
         self._opened = kernels
         self._inputs = [d["index"] for d in self._interpreter.get_input_details()]
 
@@ -159,11 +162,7 @@ def result_shapes(model: bytes) -> list[list[int] | None]:
 
     The model declares an element or more for each output, so that an output without elements is what LiteRT computed.
     """
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType  # an extra of the package
-
-    interpreter = Interpreter(
-        model_content=model, experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-    )
+    interpreter = _interpreter(model, PLAIN)
     interpreter.allocate_tensors()
 
     def shape(detail: Mapping[str, Any]) -> list[int] | None:
@@ -212,13 +211,7 @@ def judged_run(
 
 def _ran(model: bytes, inputs: Mapping[int, Array], plain: bool) -> Any:
     """The interpreter after a run. plain: without a delegate, and with every result kept."""
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType  # an extra of the package
-
-    without = {
-        "experimental_preserve_all_tensors": True,
-        "experimental_op_resolver_type": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-    }
-    interpreter: Any = Interpreter(model_content=model, **(without if plain else {}))
+    interpreter = _interpreter(model, PLAIN if plain else KERNELS[0], experimental_preserve_all_tensors=plain)
     for index, array in inputs.items():
         interpreter.resize_tensor_input(index, array.shape)
     interpreter.allocate_tensors()

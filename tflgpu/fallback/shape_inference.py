@@ -15,11 +15,11 @@ from tflgpu.fallback.submodel import Extract, Submodel
 from tflgpu.frontend.lower import InferShapes
 from tflgpu.graph.ir import Tensor
 from tflgpu.graph.layout import Shape
+from tflgpu.model.constants.stored_bytes import Bytes
 from tflgpu.model.model import Operator
-from tflgpu.model.reader import Buffer
 
 
-def litert_shapes(data: Buffer, process: GuardedProcess) -> InferShapes | None:
+def litert_shapes(data: Bytes, process: GuardedProcess) -> InferShapes | None:
     """What lets LiteRT infer shapes for the file ``data``; None where LiteRT is not installed."""
     return _ShapeInference(data, process).infer if is_installed() else None
 
@@ -31,7 +31,7 @@ class _ShapeInference:
     depends on all that its body does.
     """
 
-    def __init__(self, data: Buffer, process: GuardedProcess) -> None:
+    def __init__(self, data: Bytes, process: GuardedProcess) -> None:
         self._data, self._process = data, process
         self._file: Any = None  # read when it is asked for first: most models run wholly on the device
 

@@ -44,15 +44,11 @@ def check_batch(lowered: Lowered, batch: int) -> None:
     Some files have a batch of 1 written into the constants of an operator; what such a model computes of a larger one
     is not a batch of results.
     """
+    declared_batch = max(1, lowered.inputs[0][1].shape[0])
     for (name, tensor), shape in zip(lowered.outputs, lowered.output_shapes, strict=True):
         declared = tensor.shape[:1]
-        if not shape or not declared or shape[0] != batch * max(1, declared[0] // _batch_of(lowered)):
+        if not shape or not declared or shape[0] != batch * max(1, declared[0] // declared_batch):
             raise ValueError(
                 f"Options.shapes.batch is {batch}, but output {name!r} then has shape {list(shape)}: an operator of "
                 "this model has its batch size as a constant; run the images one by one"
             )
-
-
-def _batch_of(lowered: Lowered) -> int:
-    """The batch that the file declares for its inputs."""
-    return max(1, lowered.inputs[0][1].shape[0])

@@ -39,7 +39,7 @@ from tflgpu.model.quantization import (
     view_dtype,
 )
 from tflgpu.model.trims import Trim
-from tflgpu.ops import Emit, Emitter, Site, find_operator
+from tflgpu.ops import Emitter, Site, find_operator
 from tflgpu.ops.declaration import COMPLEX
 from tflgpu.ops.limits import growth_reasons, result_reasons, site_reasons
 
@@ -280,7 +280,8 @@ class _Lowering:
         unsized = [self.subgraph.tensors[t].name for t in operator.inputs if t in self.open]
         if unsized and (operator.code in KNOWN_WITHOUT_DECLARATION or find_operator(operator.code)[0] is not None):
             return [f"the shape of its input {name!r} is known only at run time" for name in dict.fromkeys(unsized)]
-        if self.sizes is not None and operator.code in KNOWN_WITHOUT_DECLARATION and self._has_open(operator):
+        opens = (self.sizes.of(self.graph.read(t)) for t in operator.inputs) if self.sizes is not None else ()
+        if operator.code in KNOWN_WITHOUT_DECLARATION and any(opens):
             return ["the shape of an input is known only at run time"]
         if operator.code in VARIABLE_OPERATORS:
             return list(use_variables(operator, self.graph, self.model, self._lower_once))
@@ -307,7 +308,9 @@ class _Lowering:
         if self.is_called and COMPLEX in site.output_types:
             reasons = reasons or ["it gives complex numbers in a loop or branch"]
         reasons = reasons or [*mixture_reasons(operator, self.subgraph.tensors)]
-        reasons = reasons or self._emit(operator, op.emit, site)
+        if not reasons:
+            emitter = Emitter(self.graph.ids, self.graph.source_of(operator))
+            reasons = self._add(operator, site, emitter, op.emit(site, emitter))
         if self.choices.checks and not reasons:
             self.graph.add_checks(operator, op.checks, site)
         return reasons
@@ -317,10 +320,10 @@ class _Lowering:
         wanted = {t for o in self.subgraph.operators for t in o.inputs} | {t.index for _, t in self.entry.outputs}
         apart = None if self.is_called or self.choices.checks else self.calls  # checks need one graph
         lowering = self._callee, self._separate, self._lower_parts if self.parted_loops else None
-        reasons = list(lower_call(operator, self.graph, self.model, *lowering, wanted, apart))
-        if not reasons:
-            self._compare_shapes(operator.outputs)
-        return reasons
+        if obstacle := lower_call(operator, self.graph, self.model, *lowering, wanted, apart):
+            return [obstacle]
+        self._compare_shapes(operator.outputs)
+        return []
 
     def _compare_shapes(self, indices: Sequence[int]) -> None:
         """Believe no shapes any more if those of these tensors are other than declared.
@@ -428,13 +431,11 @@ class _Lowering:
         tensor = self.subgraph.tensors[index] if index >= 0 else None
         return grid_of(tensor) if self.rounds and tensor is not None and has_grid(tensor) else None
 
-    def _emit(self, operator: Operator, emit: Emit, site: Site) -> list[str]:
-        """Add the operator's nodes. Returns obstacles that only these show; then nothing is added."""
-        emitter = Emitter(self.graph.ids, self.graph.source_of(operator))
-        return self._add(operator, site, emitter, emit(site, emitter))
-
     def _add(self, operator: Operator, site: Site, emitter: Emitter, emitted: Tensor | Sequence[Tensor]) -> list[str]:
-        """Add what an operator emitted, and bind its results. Returns obstacles, see :meth:`_emit`."""
+        """Add what an operator emitted, and bind its results.
+
+        Returns obstacles that only this shows; then nothing is added.
+        """
         if self.sizes is not None:
             self.sizes.follow(emitter, self.graph.tensors)
         if emitter.makes_something_of_nothing:
@@ -475,11 +476,6 @@ class _Lowering:
         if self.sizes is not None:
             self.sizes.open[held.id] = self.sizes.of(result)
         return self.graph.add_map(result, held, op, operator=self.graph.source_of(operator))
-
-    def _has_open(self, operator: Operator) -> bool:
-        """Whether an input has an upper bound of its size."""
-        assert self.sizes is not None
-        return any(self.sizes.of(self.graph.read(t)) for t in operator.inputs)
 
     def _quantizes_an_input(self, operator: Operator) -> bool:
         """Whether the operator is the QUANTIZE of what callers give: not of what a loop or another partition does."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,44 +21,8 @@ from tflgpu.model.tensor_info import SignatureInfo, TensorInfo
 Arrays = dict[str, NDArray[Any]]
 
 
-class CachedRuns(Protocol):
-    """Runs of signatures, each with the cache as the run before left it."""
-
-    def open(self, signature: str) -> None:
-        """Compile a signature, unless that is done."""
-
-    def run(self, signature: str, inputs: Mapping[str, NDArray[Any]]) -> Arrays:
-        """Run a signature, and return its outputs without the cache."""
-
-    def chain(self, sampling: Sampling) -> TokenChain | None:
-        """What runs the signature ``decode`` before the token is known that it reads; None where that cannot be."""
-
-    def reset(self) -> None:
-        """Empty the cache."""
-
-    def close(self) -> None:
-        """Release the device's memory."""
-
-
-class ChosenToken(Protocol):
-    """A token that is known later."""
-
-    def wait(self) -> int:
-        """The token. Raises DeviceError if the device fails, or the scores are no numbers."""
-
-
-class TokenChain(Protocol):
-    """Steps of a model whose tokens the device chooses, each of which is the input of the next step."""
-
-    def enqueue(self, inputs: Mapping[str, NDArray[Any]], draw: float) -> ChosenToken:
-        """Start a step. It reads the token of the last one, unless it is among the inputs.
-
-        draw: the random number of the token that it chooses.
-        """
-
-
-class SessionRuns:
-    """The cache is the state of a session, which stays on the device.
+class CachedRuns:
+    """Runs of signatures, each with the cache as the run before left it: the state of a session, on the device.
 
     Signatures are compiled with it at once: without it, none of them is ever run.
     """
@@ -99,7 +63,7 @@ class SessionRuns:
         """Run a signature, and return its outputs without the cache."""
         return self._session.run(signature, inputs)
 
-    def chain(self, sampling: Sampling) -> TokenChain | None:
+    def chain(self, sampling: Sampling) -> DeviceChain | None:
         """What runs the signature ``decode`` before the token is known that it reads; None where that cannot be.
 
         A step that runs in vain writes rows of the cache that the next one at its place writes anew. So each cache has
@@ -143,7 +107,9 @@ class SessionRuns:
 
 
 class DeviceChain:
-    """Scores and token stay on the device between the model and the sampler, which are on one queue."""
+    """Steps of a model whose tokens the device chooses, each of which is the input of the next step.
+
+    Scores and token stay on the device between the model and the sampler, which are on one queue."""
 
     def __init__(
         self, session: tflgpu.ModelSession, sampler: tflgpu.CompiledModel, model: tflgpu.CompiledModel, token: str
@@ -154,19 +120,25 @@ class DeviceChain:
         self._scores, self._next = sampler.device_buffer(GIVEN_SCORES), model.device_buffer(token)
 
     def enqueue(self, inputs: Mapping[str, NDArray[Any]], draw: float) -> ChosenToken:
-        """Start a step. It reads the token of the last one, unless it is among the inputs."""
+        """Start a step. It reads the token of the last one, unless it is among the inputs.
+
+        draw: the random number of the token that it chooses.
+        """
         self._session.enqueue(DECODE, {self._token: self._next, **inputs}, {SCORES: self._scores})
         given: dict[str, Any] = {GIVEN_SCORES: self._scores}
         if self._draws:
             given[DRAW] = np.full((1, 1), draw, np.float32)
-        return _ChosenOnDevice(self._sampler.enqueue(given, {NEXT: self._next}))
+        return ChosenToken(self._sampler.enqueue(given, {NEXT: self._next}))
 
 
-class _ChosenOnDevice:
+class ChosenToken:
+    """A token that is known later."""
+
     def __init__(self, submission: tflgpu.Submission) -> None:
         self._submission = submission
 
     def wait(self) -> int:
+        """The token. Raises DeviceError if the device fails, or the scores are no numbers."""
         outputs = self._submission.wait()
         check_scores(float(outputs[TOTAL][0]))
         return int(outputs[CHOSEN][0])

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tflgpu
-from tflgpu.language.cached_runs import CachedRuns, ChosenToken, SessionRuns
+from tflgpu.language.cached_runs import CachedRuns, ChosenToken
 from tflgpu.language.language_steps import SCORES, LanguageSteps, Step, language_steps
 from tflgpu.language.sampling import Sampler, Sampling
 from tflgpu.model.reader import read_signatures
@@ -63,7 +63,7 @@ class TokenDecoder:
         """
         signatures = read_signatures(model)
         steps = language_steps(signatures)
-        return cls(steps, SessionRuns(model, options or tflgpu.Options(), steps, signatures, ahead))
+        return cls(steps, CachedRuns(model, options or tflgpu.Options(), steps, signatures, ahead))
 
     def prepare(self, count: int, sampling: Sampling | None = None) -> None:
         """Compile what reading ``count`` tokens takes, so that :meth:`read` does not wait for it.

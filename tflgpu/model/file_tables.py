@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tflite
 
+from tflgpu.model.tensor_info import Quantization
 from tflgpu.model.writer_options import BUILTINS, enumerators, write_options
 
 _BUFFER_ALIGNMENT = 16  # bytes, the schema's force_align: readers load constants from the file with vector instructions
@@ -21,25 +22,6 @@ _GREATER_OP_CODES = tflite.BuiltinOperator.PLACEHOLDER_FOR_GREATER_OP_CODES  # f
 _FIRST_UNION = enumerators(tflite.BuiltinOptions)
 
 _SECOND_UNION = enumerators(tflite.BuiltinOptions2)  # the first union is full, so newer tables are here
-
-
-@dataclass(frozen=True)
-class Quantization:
-    """Affine quantization ``real = scale * (q - zero_point)``.
-
-    There is one (scale, zero point) pair for the tensor, or one for each index along dimension ``axis``.
-
-    Raises:
-        ValueError: ``scale`` is empty or its length is not that of ``zero_point``.
-    """
-
-    scale: Sequence[float]
-    zero_point: Sequence[int]
-    axis: int = 0
-
-    def __post_init__(self) -> None:
-        if len(self.scale) == 0 or len(self.scale) != len(self.zero_point):
-            raise ValueError(f"{len(self.scale)} scales and {len(self.zero_point)} zero points: they come in pairs")
 
 
 @dataclass(frozen=True, slots=True)

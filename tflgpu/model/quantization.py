@@ -112,27 +112,16 @@ CHOOSE_ELEMENTS = frozenset(
 HAVE_FIXED_GRIDS = frozenset(("L2_NORMALIZATION", "LOGISTIC", "LOG_SOFTMAX", "SOFTMAX", "TANH"))
 
 # Operators that compute nothing beyond the range of their inputs and zero.
-STAY_IN_RANGE = frozenset(
-    (
-        "AVERAGE_POOL_2D",
-        "CONCATENATION",
-        "MAXIMUM",
-        "MEAN",
-        "MINIMUM",
-        "PACK",
-        "PADV2",
-        "QUANTIZE",
-        "REDUCE_MAX",
-        "REDUCE_MIN",
-        "RELU",
-        "RELU6",
-        "RELU_0_TO_1",
-        "RESIZE_BILINEAR",
-        "SELECT",
-        "SELECT_V2",
-        "WHERE",
-    )
-)
+STAY_IN_RANGE = CHOOSE_ELEMENTS | {
+    "AVERAGE_POOL_2D",
+    "MEAN",
+    "QUANTIZE",
+    "RELU",
+    "RELU6",
+    "RELU_0_TO_1",
+    "RESIZE_BILINEAR",
+    "WHERE",
+}
 
 
 # Operators whose kernels in LiteRT quantize float activations, row by row or by images, if weights are integers.

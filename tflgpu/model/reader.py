@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import tflite
-from flatbuffers import number_types
 from numpy.typing import NDArray
 
 from tflgpu.errors import ModelError
@@ -30,18 +29,18 @@ from tflgpu.model.checks.subgraph_calls import check_calls
 from tflgpu.model.constants.block_scales import with_block_scales
 from tflgpu.model.constants.external_buffers import external_buffer
 from tflgpu.model.constants.sparsity import StoredForm, densify, stored_form
-from tflgpu.model.constants.stored_bytes import buffer_bytes, stored_bytes
+from tflgpu.model.constants.stored_bytes import Bytes, buffer_bytes, stored_bytes
+from tflgpu.model.flat_table import FlatTable
 from tflgpu.model.model import DTYPES, NUMPY_TYPES, Array, FileTensor, Model, Operator, Signature, Subgraph, itemsize
 from tflgpu.model.operator_options import read_options
 from tflgpu.model.tensor_info import Quantization, SignatureInfo, TensorInfo
 from tflgpu.model.text import decoded
 
-Buffer = bytes | bytearray | memoryview
-
 Read = TypeVar("Read")
 
 IDENTIFIER = b"TFL3"
 
+WIDE_CODE = 3  # the field of 32 bits of a table OperatorCode
 MAX_RANK = 8
 
 MAX_TENSOR_BYTES = 1 << 31  # TFLite counts bytes in 32 bits with a sign
@@ -49,7 +48,7 @@ MAX_TENSOR_BYTES = 1 << 31  # TFLite counts bytes in 32 bits with a sign
 DECODER_FAILURES = (struct.error, IndexError, KeyError, TypeError, ValueError, OverflowError, AttributeError)
 
 
-def read_model(data: Buffer) -> Model:
+def read_model(data: Bytes) -> Model:
     """Decode and check a model. Constants are views of ``data``.
 
     Raises ModelError, which says what is wrong and what was expected.
@@ -57,7 +56,7 @@ def read_model(data: Buffer) -> Model:
     return _read(data, _Reader.model)
 
 
-def read_signatures(data: Buffer) -> tuple[SignatureInfo, ...]:
+def read_signatures(data: Bytes) -> tuple[SignatureInfo, ...]:
     """The signatures of a file with the shapes that it declares. Nothing else is read, or checked.
 
     Raises ModelError, as :func:`read_model` does.
@@ -65,7 +64,7 @@ def read_signatures(data: Buffer) -> tuple[SignatureInfo, ...]:
     return _read(data, _Reader.signatures)
 
 
-def _read(data: Buffer, part: Callable[[_Reader], Read]) -> Read:
+def _read(data: Bytes, part: Callable[[_Reader], Read]) -> Read:
     head = bytes(data[:8])
     if len(data) == 0:
         raise ModelError("the model is empty (0 bytes); a .tflite file was expected")
@@ -84,7 +83,7 @@ def _read(data: Buffer, part: Callable[[_Reader], Read]) -> Read:
 
 
 class _Reader:
-    def __init__(self, data: Buffer) -> None:
+    def __init__(self, data: Bytes) -> None:
         self.data = data
         self.file = tflite.Model.GetRootAs(data, 0)
 
@@ -125,8 +124,9 @@ class _Reader:
         return SignatureInfo(key, *sides)
 
     def _code(self, code: Any) -> tuple[str, int, bool]:
-        # Files before schema 3a have only the 8-bit field. Later files fill both fields, or only the wide one.
-        number = max(_wide_code(code), code.DeprecatedBuiltinCode())
+        # Files before schema 3a have only the 8-bit field. Later files fill both fields, or only the wide one, for
+        # which the package's accessor gives the other one where that suffices.
+        number = max(FlatTable.of(code).number(WIDE_CODE, "i"), code.DeprecatedBuiltinCode())
         if number == tflite.BuiltinOperator.CUSTOM:
             return decoded(code.CustomCode()) or "CUSTOM", code.Version(), True
         name = tflite.utils.BUILTIN_OPCODE2NAME.get(number)
@@ -314,12 +314,6 @@ def _quantization(where: str, table: Any, shape: Shape) -> Quantization | None:
             f"along axis {axis}"
         )
     return Quantization(scale, zero_point, axis)
-
-
-def _wide_code(code: Any) -> int:
-    """The field of 32 bits; the package's accessor gives the other one for all codes that fit that."""
-    place = code._tab.Offset(10)
-    return int(code._tab.Get(number_types.Int32Flags, code._tab.Pos + place)) if place else 0
 
 
 def _ints(array: Any) -> tuple[int, ...]:

@@ -9,11 +9,18 @@ from tflgpu.graph.layout import Shape
 
 @dataclass(frozen=True)
 class Quantization:
-    """``real = scale * (q - zero_point)``, with one pair for the tensor or one for each index along ``axis``."""
+    """``real = scale * (q - zero_point)``, with one pair for the tensor or one for each index along ``axis``.
+
+    Raises ValueError for no scales, or another number of zero points than of scales.
+    """
 
     scale: tuple[float, ...]
     zero_point: tuple[int, ...]
-    axis: int
+    axis: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.scale) == 0 or len(self.scale) != len(self.zero_point):
+            raise ValueError(f"{len(self.scale)} scales and {len(self.zero_point)} zero points: they come in pairs")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike
 from tflgpu.model.file_tables import (
     OperatorCode,
     OperatorTable,
-    Quantization,
     SubgraphTable,
     TensorTable,
     offset_vector,
@@ -27,6 +26,7 @@ from tflgpu.model.file_tables import (
     write_operator_code,
     write_subgraph,
 )
+from tflgpu.model.tensor_info import Quantization
 from tflgpu.model.writer_options import BUILTINS, checked_options, enumerators, options_table
 
 _SCHEMA_VERSION = 3

@@ -17,28 +17,17 @@ import numpy as np
 import tflite
 from numpy.typing import NDArray
 
-# Operators whose option table is not called "<OperatorName>Options".
-_OPTIONS_BY_OP: dict[str, str] = {
-    "AVERAGE_POOL_2D": "Pool2DOptions",
-    "CONV_3D_TRANSPOSE": "Conv3DOptions",
-    "L2_NORMALIZATION": "L2NormOptions",
-    "L2_POOL_2D": "Pool2DOptions",
-    "MAXIMUM": "MaximumMinimumOptions",
-    "MAX_POOL_2D": "Pool2DOptions",
-    "MEAN": "ReducerOptions",
-    "MINIMUM": "MaximumMinimumOptions",
-    "MULTINOMIAL": "RandomOptions",
-    "RANDOM_STANDARD_NORMAL": "RandomOptions",
-    "RANDOM_UNIFORM": "RandomOptions",
-    "REDUCE_ALL": "ReducerOptions",
-    "REDUCE_ANY": "ReducerOptions",
-    "REDUCE_MAX": "ReducerOptions",
-    "REDUCE_MIN": "ReducerOptions",
-    "REDUCE_PROD": "ReducerOptions",
-    "SUM": "ReducerOptions",
-    "UNIDIRECTIONAL_SEQUENCE_RNN": "SequenceRNNOptions",
+# Option tables that are not called "<OperatorName>Options", with their operators.
+_SHARED_TABLES = {
+    "Conv3DOptions": "CONV_3D_TRANSPOSE",
+    "L2NormOptions": "L2_NORMALIZATION",
+    "MaximumMinimumOptions": "MAXIMUM MINIMUM",
+    "Pool2DOptions": "AVERAGE_POOL_2D L2_POOL_2D MAX_POOL_2D",
+    "RandomOptions": "MULTINOMIAL RANDOM_STANDARD_NORMAL RANDOM_UNIFORM",
+    "ReducerOptions": "MEAN REDUCE_ALL REDUCE_ANY REDUCE_MAX REDUCE_MIN REDUCE_PROD SUM",
+    "SequenceRNNOptions": "UNIDIRECTIONAL_SEQUENCE_RNN",
 }
-
+_OPTIONS_BY_OP = {code: table for table, codes in _SHARED_TABLES.items() for code in codes.split()}
 # The generated code has only the width of an enum field. Fields of one name have one enum in all tables.
 _ENUM_BY_FIELD: dict[str, Any] = {
     "algorithm": tflite.RngAlgorithm,

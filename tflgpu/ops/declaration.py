@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,13 @@ from tflgpu.ops.epilogue_ops import ACTIVATIONS
 from tflgpu.plugins import load_into
 
 Array = NDArray[np.generic]
+Found = TypeVar("Found")
+
+
+def judged(found: Found | None) -> Found:
+    """What ``emit`` reads of an operator, and ``reasons`` has judged: it is not None."""
+    assert found is not None
+    return found
 
 
 @dataclass(frozen=True)
@@ -44,9 +51,7 @@ class Site:
 
     def input(self, index: int) -> Tensor:
         """Input ``index``, known to be present."""
-        tensor = self.inputs[index]
-        assert tensor is not None
-        return tensor
+        return judged(self.inputs[index])
 
     def optional(self, index: int) -> Tensor | None:
         """An input that the file may leave out; None if it does."""
@@ -58,6 +63,10 @@ class Site:
         if tensor is None:
             return None
         return np.zeros(tensor.shape, tensor.dtype) if tensor.size == 0 and tensor.dtype in INDICES else tensor.data
+
+    def known(self, index: int) -> Array:
+        """The value of input ``index``, which ``reasons`` has found to be a constant."""
+        return judged(self.constant(index))
 
 
 class Emitter:
@@ -303,11 +312,14 @@ def static(site: Site, index: int, what: str) -> Iterator[str]:
 
 def numbers(site: Site, index: int) -> list[int]:
     """The value of input ``index``, a constant of integers, flat."""
-    value = site.constant(index)
-    assert value is not None
-    return [int(v) for v in value.reshape(-1)]
+    return [int(v) for v in site.known(index).reshape(-1)]
 
 
 def normal_axis(axis: int, rank: int) -> int | None:
     """A possibly negative axis as a non-negative one, None if it is out of range."""
     return axis % rank if -rank <= axis < rank else None
+
+
+def axis_option(site: Site, new: int = 0) -> int | None:
+    """The option ``axis`` as :func:`normal_axis` has it, of input 0 with ``new`` axes more."""
+    return normal_axis(site.options.get("axis", 0), len(site.input(0).shape) + new)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tflgpu.graph.ir import Array, Node, Operand, Tensor, Value
+from tflgpu.graph.layout import Shape
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.arithmetic.reduction import evaluate as reduced
 from tflgpu.ops.epilogue_ops import apply, computed
@@ -30,23 +31,32 @@ def value_of(node: Node, inputs: Sequence[Tensor], output: Tensor) -> Array | No
     arrays = [t.data for t in inputs if t.data is not None]
     own = arrays[: len(arrays) - len(node.epilogue_inputs)]  # what the kernel reads, ahead of the epilogue's
     match node.attributes:
-        case Rearrange() as rearrange:
-            base = rearranged(rearrange, arrays[0], output.shape)
-        case Strided() as strided:
-            base = in_strides(strided, arrays[0], output.shape)
-        case Gather() as gather:
-            base = gathered(gather, own, output.shape)
-        case Concatenate(axis):
-            base = np.concatenate(own, axis)
         case Reduce(function, axes):
-            base = reduced(function, arrays[0], axes).astype(computed(arrays[0]).dtype)
-        case None if node.kind == "reshape":
-            base = arrays[0].reshape(output.shape)
-        case None if node.kind == "map":
-            base = np.broadcast_to(arrays[0], output.shape)
+            base: Array | None = reduced(function, own[0], axes).astype(computed(own[0]).dtype)
         case _:
-            return None
-    return np.array(run_epilogue(node, base, arrays), output.dtype, order="C")
+            base = moved(node, own, output.shape)
+    return None if base is None else np.array(run_epilogue(node, base, arrays), output.dtype, order="C")
+
+
+def moved(node: Node, inputs: Sequence[Array], shape: Shape) -> Array | None:
+    """What a node's kernel moves to its result of ``shape``; None for a kernel that computes.
+
+    inputs: what the kernel reads, without what the epilogue does; of any element type.
+    """
+    match node.attributes:
+        case Rearrange() as rearrange:
+            return rearranged(rearrange, inputs[0], shape)
+        case Strided() as strided:
+            return in_strides(strided, inputs[0], shape)
+        case Gather() as gather:
+            return gathered(gather, inputs, shape)
+        case Concatenate(axis):
+            return np.concatenate(inputs, axis)
+        case None if node.kind == "reshape":
+            return inputs[0].reshape(shape)
+        case None if node.kind == "map":
+            return np.broadcast_to(inputs[0], shape)
+    return None
 
 
 def run_epilogue(node: Node, base: Array, inputs: list[Array]) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.support.models import Builder
-from tflgpu.model.file_tables import Quantization
+from tflgpu.model.tensor_info import Quantization
 
 ONES = {"dilation_h_factor": 1, "dilation_w_factor": 1}
 

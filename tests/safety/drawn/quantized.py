@@ -31,7 +31,7 @@ from tests.ops.reference import (
 from tests.ops.tolerance import Tolerance
 from tests.ops.windows import Window
 from tests.safety.drawn.drawing import LARGEST, Shape
-from tflgpu.model.file_tables import Quantization
+from tflgpu.model.tensor_info import Quantization
 from tflgpu.model.writer import ModelBuilder
 
 Reals = NDArray[np.float64]

@@ -20,7 +20,7 @@ from tflgpu.evaluate.coco import Annotations, ObjectDetection, Precision
 from tflgpu.evaluate.folder_diff import Difference, deviations
 from tflgpu.evaluate.imagenet import Classification, labelled_images, top_k_accuracies
 from tflgpu.evaluate.task import DEVICE, LITERT
-from tflgpu.inputs import input_files, packed_labels, read_labels
+from tflgpu.inputs import input_files, read_labels
 
 # What flags of TFLite's tools are called here, where the help has to fit 80 columns.
 FLAGS = {
@@ -251,7 +251,9 @@ def evaluate_diff(
 
 
 def _labels(model: Path, labels: Path | None) -> list[str]:
-    return read_labels(labels) if labels else packed_labels(model.read_bytes())
+    from tflgpu.model.metadata.labels_in_file import labels_in_file  # a file of labels does without
+
+    return read_labels(labels) if labels else labels_in_file(model.read_bytes())
 
 
 def _precision_as_dict(precision: Precision) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tflgpu.cli.outputs import Summary, check_labels, save, summarize
 from tflgpu.cli.terminal.listing import Listing
 from tflgpu.cli.terminal.progress import compile_model
 from tflgpu.evaluate.detector import Detection, detections, detector_outputs
-from tflgpu.inputs import InputReader, naming, packed_labels, read_labels
+from tflgpu.inputs import InputReader, naming, read_labels
 
 
 @with_options()
@@ -90,8 +90,10 @@ def run_model(
 
 def _own_labels(model: Path) -> list[str]:
     """Tools that write a model anew leave out its packed files; it runs nevertheless."""
+    from tflgpu.model.metadata.labels_in_file import labels_in_file  # only images have classes
+
     try:
-        return packed_labels(model.read_bytes())
+        return labels_in_file(model.read_bytes())
     except tflgpu.ModelError as error:
         note(f"{model}: {error}; its classes are printed without labels")
         return []

@@ -6,20 +6,18 @@ from collections.abc import Callable, Sequence
 
 from tflgpu.frontend.control_flow.callee import Callee, Separate, subgraphs_of
 from tflgpu.frontend.control_flow.pieces import Branch, LoweredPiece, piece_of, place_inputs
-from tflgpu.frontend.control_flow.unroll import bind_results
-from tflgpu.frontend.graph_builder import GraphBuilder
 from tflgpu.graph.ir import Tensor
 from tflgpu.model.model import Model, Operator
 
 
 def lower_branch(
-    operator: Operator, graph: GraphBuilder, model: Model, callee: Callable[[int], Callee], separate: Separate
-) -> Branch | str | None:
-    """Both branches of an IF; why the device cannot run them; or None if the one that is taken was added to ``graph``.
+    operator: Operator, values: Sequence[Tensor], model: Model, callee: Callable[[int], Callee], separate: Separate
+) -> Branch | list[Tensor] | str:
+    """Both branches of an IF; the results of the one that is taken, if that is known; or why the device cannot run it.
 
-    callee: of a subgraph by its number, in the same graph. Raises ModelError for a subgraph that is not there.
+    values: what it takes. callee: of a subgraph by its number, in the graph of the operator. Raises ModelError for a
+    subgraph that is not there.
     """
-    values = [value for t in operator.inputs if (value := graph.read(t)) is not None]
     outputs = len(operator.outputs)
     numbers = subgraphs_of(operator, model, ("then", "else"), len(values) - 1, (outputs, outputs))
     if isinstance(numbers, str):
@@ -28,7 +26,10 @@ def lower_branch(
     if decision.size != 1 or decision.dtype != "bool":
         return f"its condition is {decision.dtype} of shape {list(decision.shape)}; one truth value was expected"
     if decision.data is not None:
-        return _taken(operator, graph, callee(numbers[0 if decision.data.reshape(-1)[0] else 1]), arguments)
+        branch = callee(numbers[0 if decision.data.reshape(-1)[0] else 1])
+        branch.graph.caller = operator.index
+        taken = branch.call(arguments)
+        return f"in the branch that it takes, {taken}" if isinstance(taken, str) else taken
     branches: list[tuple[LoweredPiece, list[Tensor]]] = []
     for name, number in zip(("then", "else"), numbers, strict=True):
         found = _lower(operator, separate(model.subgraphs[number], None), arguments)
@@ -43,18 +44,6 @@ def lower_branch(
                 f"result {position}"
             )
     return Branch(operator.inputs[0], then, otherwise, tuple(t.shape for t in results))
-
-
-def _taken(operator: Operator, graph: GraphBuilder, branch: Callee, arguments: Sequence[Tensor]) -> str | None:
-    """Add the branch that a constant chooses to the caller's graph."""
-    written = len(graph.nodes)
-    branch.graph.caller = graph.source_of(operator)
-    results = branch.call(arguments)
-    if isinstance(results, str):
-        del graph.nodes[written:]
-        return f"in the branch that it takes, {results}"
-    bind_results(operator, results, graph)
-    return None
 
 
 def _lower(operator: Operator, branch: Callee, arguments: Sequence[Tensor]) -> tuple[LoweredPiece, list[Tensor]] | str:

@@ -5,7 +5,7 @@ Composites always become a part of the graph, WHILE and IF where constants decid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from tflgpu.frontend.control_flow.branch import lower_branch
@@ -16,6 +16,7 @@ from tflgpu.frontend.control_flow.parted_loop import LowerParts, lower_parted_lo
 from tflgpu.frontend.control_flow.pieces import Call
 from tflgpu.frontend.control_flow.unroll import unroll
 from tflgpu.frontend.graph_builder import GraphBuilder
+from tflgpu.graph.ir import Tensor
 from tflgpu.model.model import Model, Operator
 from tflgpu.model.tensor_info import TensorIndex
 
@@ -31,36 +32,45 @@ def lower_call(
     lower_parts: LowerParts | None,
     wanted: Collection[TensorIndex],
     apart: dict[int, Call] | None,
-) -> Iterator[str]:
-    """Do what an operator of ``CONTROL_FLOW`` does; yields why the device cannot.
+) -> str | None:
+    """Do what an operator of ``CONTROL_FLOW`` does; returns why the device cannot.
 
     callee: of a subgraph by its number, in ``graph``. lower_parts: lowers a subgraph that has loops and branches of
     its own; None if these are for the CPU. wanted: tensors of the file that something reads, or that are
     outputs. apart: gets the pieces of an operator that cannot become a part of ``graph``; None if there may be none.
     Raises ModelError for a subgraph that is not there.
     """
-    found: Call | str | None
+    found: Call | list[Tensor] | str
+    written, known_as = len(graph.nodes), replace(operator, index=graph.source_of(operator))
+    inputs = [graph.read(t) for t in operator.inputs]
+    values = [value for value in inputs if value is not None]
     if operator.code == COMPOSITE:
-        found = inline(operator, graph, callee)
+        found = inline(known_as, inputs, graph, callee)
     elif operator.code == "IF":
-        found = lower_branch(replace(operator, index=graph.source_of(operator)), graph, model, callee, separate)
+        found = lower_branch(known_as, values, model, callee, separate)
     else:
-        found = next(unroll(operator, graph, model, callee), None)
-        if found is not None and apart is not None:
-            state = [value for t in operator.inputs if (value := graph.read(t)) is not None]
-            known_as = replace(operator, index=graph.source_of(operator))
-            found = lower_loop(known_as, state, model, separate, wanted)
+        found = unroll(known_as, values, model, callee)
+        if isinstance(found, str) and apart is not None:
+            found = lower_loop(known_as, values, model, separate, wanted)
             if isinstance(found, str) and lower_parts is not None and _has_calls(operator, model):
-                parted = lower_parted_loop(known_as, state, model, separate, lower_parts)
+                parted = lower_parted_loop(known_as, values, model, separate, lower_parts)
                 found = found if isinstance(parted, str) else parted
+    if isinstance(found, list):
+        for index, value in zip(operator.outputs, found, strict=True):
+            if not value.is_constant:  # it may be an input of the model, or another output
+                copy = replace(value, id=next(graph.ids), name=graph.subgraph.tensors[index].name)
+                value = graph.add_map(value, copy, operator=known_as.index)
+            graph.bind(index, value)
+        return None
+    del graph.nodes[written:]
     if isinstance(found, str):
-        yield found
-    elif found is not None and apart is None:
-        yield "which branch it takes is known only at run time"
-    elif found is not None and apart is not None:
-        apart[operator.index] = found
-        for index, shape in zip(operator.outputs, found.shapes, strict=True):
-            graph.bind(index, graph.tensor(replace(graph.subgraph.tensors[index], shape=shape)))
+        return found
+    if apart is None:
+        return "which branch it takes is known only at run time"
+    apart[operator.index] = found
+    for index, shape in zip(operator.outputs, found.shapes, strict=True):
+        graph.bind(index, graph.tensor(replace(graph.subgraph.tensors[index], shape=shape)))
+    return None
 
 
 def _has_calls(operator: Operator, model: Model) -> bool:

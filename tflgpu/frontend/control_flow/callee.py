@@ -66,3 +66,15 @@ def subgraphs_of(
         if any(is_quantized(called.tensors[t]) for t in (*called.inputs, *called.outputs)):
             return f"its subgraph {number} takes or gives quantized values"
     return numbers
+
+
+def loop_subgraphs(operator: Operator, model: Model, state: Sequence[Tensor]) -> list[int] | str:
+    """The numbers of the condition and the body of a WHILE, as :func:`subgraphs_of` has them; or why it cannot be run.
+
+    state: the values that it takes.
+    """
+    count = len(operator.outputs)
+    numbers = subgraphs_of(operator, model, ("cond", "body"), count, (1, count))
+    if not isinstance(numbers, str) and len(state) != count:
+        return f"it takes {len(state)} values and gives {count}"
+    return numbers

@@ -6,10 +6,9 @@ norms and attention in these operators, however a model spells them, so that no 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tflgpu.frontend.control_flow.callee import Callee
-from tflgpu.frontend.control_flow.unroll import bind_results
 from tflgpu.frontend.graph_builder import GraphBuilder
 from tflgpu.graph.ir import Tensor
 from tflgpu.model.model import FileTensor, Operator
@@ -18,34 +17,26 @@ from tflgpu.model.quantization import is_quantized
 COMPOSITE = "STABLEHLO_COMPOSITE"
 
 
-def inline(operator: Operator, graph: GraphBuilder, callee: Callable[[int], Callee]) -> str | None:
-    """Add the decomposition of a composite to ``graph``; returns why that is not possible.
+def inline(
+    operator: Operator, inputs: Sequence[Tensor | None], graph: GraphBuilder, callee: Callable[[int], Callee]
+) -> list[Tensor] | str:
+    """What the decomposition of a composite gives, added to ``graph``; or why that is not possible.
 
     callee: of a subgraph by its number, in the same graph.
     """
     number = operator.options.get("decomposition_subgraph_index")
     if number is None:
         return "it names no decomposition"
-    written, decomposition = len(graph.nodes), callee(number)
-    found = _results(operator, graph, decomposition)
-    if isinstance(found, str):
-        del graph.nodes[written:]
-        return found
-    bind_results(operator, found, graph)
-    return None
-
-
-def _results(operator: Operator, graph: GraphBuilder, decomposition: Callee) -> list[Tensor] | str:
-    inputs = [graph.read(t) for t in operator.inputs]
     given = [t for t in inputs if t is not None]
     if len(given) < len(inputs):
         return "it lacks an input that its decomposition takes"
+    decomposition = callee(number)
     inner, outer = decomposition.subgraph, graph.subgraph.tensors
     pairs = zip((*operator.inputs, *operator.outputs), (*inner.inputs, *inner.outputs), strict=True)
     for own, called in pairs:
         if not _are_alike(outer[own], inner.tensors[called]):
             return f"{outer[own].name!r} and {inner.tensors[called].name!r} of its decomposition hold different types"
-    decomposition.graph.caller = graph.source_of(operator)
+    decomposition.graph.caller = operator.index
     results = decomposition.call(given)
     return f"in its decomposition, {results}" if isinstance(results, str) else results
 

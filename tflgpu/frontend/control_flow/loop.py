@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from tflgpu.frontend.control_flow.callee import Callee, Separate, subgraphs_of
+from tflgpu.frontend.control_flow.callee import Callee, Separate, loop_subgraphs
 from tflgpu.frontend.control_flow.counting import bounds_of
 from tflgpu.frontend.control_flow.pieces import Constant, Loop, LoweredPiece, piece_of, place_inputs, with_read_inputs
 from tflgpu.frontend.control_flow.row_updates import with_row_updates
@@ -22,12 +22,9 @@ def lower_loop(
     state: the values that it takes. wanted: tensors of the file that something reads, or that are outputs.
     Raises ModelError for a subgraph that is not there.
     """
-    count = len(operator.outputs)
-    numbers = subgraphs_of(operator, model, ("cond", "body"), count, (1, count))
+    numbers = loop_subgraphs(operator, model, state)
     if isinstance(numbers, str):
         return numbers
-    if len(state) != count:
-        return f"it takes {len(state)} values and gives {count}"
     condition, body = model.subgraphs[numbers[0]], with_row_updates(model.subgraphs[numbers[1]])
     bounds = bounds_of(operator, condition, body, state)
     lowered = _lower_body(operator, body, condition if not bounds else None, state, separate, wanted)
@@ -37,7 +34,7 @@ def lower_loop(
     first = None if bounds else lower_condition(operator, condition, operator.inputs, state, separate)
     if isinstance(first, str):
         return first
-    same = [p for p in range(count) if body.outputs[p] == body.inputs[p]]
+    same = [p for p in range(len(state)) if body.outputs[p] == body.inputs[p]]
     return Loop(
         piece,
         first,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from tflgpu.frontend.control_flow.callee import Separate, subgraphs_of
+from tflgpu.frontend.control_flow.callee import Separate, loop_subgraphs
 from tflgpu.frontend.control_flow.loop import lower_condition
 from tflgpu.frontend.control_flow.pieces import (
     BodyPart,
@@ -32,14 +32,11 @@ def lower_parted_loop(
 
     state: the values that it takes. Raises ModelError for a subgraph that is not there.
     """
-    count = len(operator.outputs)
-    numbers = subgraphs_of(operator, model, ("cond", "body"), count, (1, count))
+    numbers = loop_subgraphs(operator, model, state)
     if isinstance(numbers, str):
         return numbers
-    if len(state) != count:
-        return f"it takes {len(state)} values and gives {count}"
     condition, body = (model.subgraphs[number] for number in numbers)
-    changed = [p for p in range(count) if body.outputs[p] != body.inputs[p]]
+    changed = [p for p in range(len(state)) if body.outputs[p] != body.inputs[p]]
     values = [replace(v, data=None) if p in changed else v for p, v in enumerate(state)]
     test = lower_condition(operator, condition, body.inputs, values, separate)  # of which no two values share a name
     if isinstance(test, str):

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from tflgpu.graph.ir import EpilogueOp, Node, Tensor, TensorId, Value
+from tflgpu.ops.evaluate import moved
 from tflgpu.ops.movement.gather import Gather
-from tflgpu.ops.movement.gather import evaluate as gathered
-from tflgpu.ops.movement.shaping import Concatenate, Rearrange
-from tflgpu.ops.movement.shaping import evaluate as rearranged
+from tflgpu.ops.movement.shaping import Rearrange
 
 # Elements of a tensor that may be a shape, or a list of paddings.
 MAX_ELEMENTS = 16
@@ -145,25 +144,18 @@ def _as_amount(element: _Known, output: Tensor, place: int) -> Amount:
 
 
 def _moved(node: Node, inputs: Sequence[Tensor], given: Sequence[Elements | None], output: Tensor) -> Any:
-    """What the node's kernel moves to its result; None for a node that computes."""
-    own = [e for i, e in enumerate(given) if i not in node.epilogue_inputs]
-    if not own or own[0] is None:
+    """What the node's kernel moves to its result; None for a node that computes, or fills places up."""
+    attributes = node.attributes
+    if isinstance(attributes, Rearrange | Gather) and attributes.fill is not None:
         return None
-    match node.attributes:
-        case Rearrange(fill=None) as rearrange:
-            return rearranged(rearrange, own[0], output.shape)
-        case Gather(fill=None, background=None) as gather:
-            data = [t.data for i, t in enumerate(inputs) if i not in node.epilogue_inputs][1:]
-            if any(d is None for d in data):
-                return None
-            return gathered(gather, [own[0], *(d for d in data if d is not None)], output.shape)
-        case Concatenate(axis):
-            return None if any(e is None for e in own) else np.concatenate([e for e in own if e is not None], axis)
-        case None if node.kind == "reshape":
-            return own[0].reshape(output.shape)
-        case None if node.kind == "map":
-            return np.broadcast_to(own[0], output.shape)
-    return None
+    if isinstance(attributes, Gather) and attributes.background is not None:
+        return None
+    own: list[Any] = []
+    for i, tensor in enumerate(inputs):
+        if i not in node.epilogue_inputs:
+            is_index = isinstance(attributes, Gather) and i > 0
+            own.append(tensor.data if is_index else given[i])
+    return None if not own or any(e is None for e in own) else moved(node, own, output.shape)
 
 
 def _applied(op: EpilogueOp, operands: Sequence[_Known]) -> _Known:

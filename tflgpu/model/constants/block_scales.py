@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from flatbuffers import number_types
 
+from tflgpu.model.flat_table import FlatTable
 from tflgpu.model.model import FileTensor
 
 BLOCKWISE = 2  # in the schema's union QuantizationDetails
@@ -28,8 +28,8 @@ def with_block_scales(tensor: FileTensor, stored: Any, tensors: tuple[FileTensor
     table = stored.Quantization()
     if table is None or table.DetailsType() != BLOCKWISE:
         return tensor
-    details = table.Details()
-    number, size = _field(details, SCALES), _field(details, BLOCK_SIZE)
+    details = FlatTable.of(table.Details())
+    number, size = details.number(SCALES, "i"), details.number(BLOCK_SIZE, "i")
     if not tensor.shape or size < 1 or tensor.shape[-1] % size or not 0 <= number < len(tensors):
         return tensor
     scales, shape = tensors[number].data, (*tensor.shape[:-1], tensor.shape[-1] // size)
@@ -41,16 +41,10 @@ def with_block_scales(tensor: FileTensor, stored: Any, tensors: tuple[FileTensor
     return replace(tensor, block_scales=numbers)
 
 
-def _has_zero_points(details: Any, tensors: tuple[FileTensor, ...]) -> bool:
+def _has_zero_points(details: FlatTable, tensors: tuple[FileTensor, ...]) -> bool:
     """Whether there is a tensor of zero points other than 0. Writers give -1 or 0 where there is none."""
-    number = _field(details, ZERO_POINTS)
+    number = details.number(ZERO_POINTS, "i")
     if not 0 < number < len(tensors):
         return False
     data = tensors[number].data
     return data is None or bool(np.any(data))
-
-
-def _field(details: Any, number: int) -> int:
-    """A field of the table BlockwiseQuantization, which the package ``tflite`` does not know."""
-    place = details.Offset(4 + 2 * number)
-    return int(details.Get(number_types.Int32Flags, place + details.Pos)) if place else 0

@@ -12,18 +12,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import tflite
-from flatbuffers import number_types
 
 from tflgpu.errors import ModelError
 from tflgpu.model.constants.stored_bytes import LAST_PLACEHOLDER
-from tflgpu.model.text import decoded
+from tflgpu.model.flat_table import FlatTable
 
-# Fields by their places in the vtables of Model, Tensor, ExternalBufferGroup and ExternalBuffer. The package ``tflite``
-# knows neither of the last two.
-MODEL_BUFFERS, MODEL_GROUPS, MODEL_EXTERNAL = 12, 20, 22
-TENSOR_BUFFER, TENSOR_EXTERNAL = 8, 24
-GROUP_NAME = 4
-ID, GROUP, OFFSET, LENGTH, PACKING = 4, 6, 8, 10, 12
+# Fields of Model, Tensor, ExternalBufferGroup and ExternalBuffer. The package ``tflite`` knows neither of the last two.
+MODEL_BUFFERS, MODEL_GROUPS, MODEL_EXTERNAL = 4, 8, 9
+TENSOR_BUFFER, TENSOR_EXTERNAL = 2, 10
+GROUP_NAME = 0
+ID, GROUP, OFFSET, LENGTH, PACKING = range(5)
 
 # "unpacked" is what TensorFlow's converter writes for bytes that lie as in a buffer.
 PLAIN_PACKINGS = ("", "unpacked")
@@ -37,7 +35,7 @@ _DAMAGE = (struct.error, IndexError, TypeError, ValueError, OverflowError, Attri
 
 def external_buffer(tensor: Any) -> int:
     """The id of the external buffer of a table Tensor, 0 if it has none."""
-    return _number(tensor._tab, TENSOR_EXTERNAL, number_types.Uint32Flags)
+    return FlatTable.of(tensor).number(TENSOR_EXTERNAL, "I")
 
 
 def without_external_buffers(model: bytes, group: str, size: int | None) -> bytes | None:
@@ -83,8 +81,8 @@ class _Moved:
         inside = inside or [(0, 0)]
         for tensor in tensors:
             number = len(inside) + order[external_buffer(tensor)]
-            self._rename(tensor._tab, TENSOR_EXTERNAL, TENSOR_BUFFER, number)
-        root = self.file._tab
+            self._rename(FlatTable.of(tensor), TENSOR_EXTERNAL, TENSOR_BUFFER, number)
+        root = FlatTable.of(self.file)
         self._rename(root, MODEL_EXTERNAL, MODEL_BUFFERS, 0, dropped=(MODEL_GROUPS,))
         self._pad(8)
         vtable, vector = len(self.data), len(self.data) + 16
@@ -99,16 +97,17 @@ class _Moved:
             self.data.extend(bytes(place - len(self.data)))
             self.data += struct.pack("<iIQQ", place - vtable, 0, offset, length)
         self.data.extend(bytes(begin - len(self.data)))
-        field = root.Pos + root.Offset(MODEL_EXTERNAL)
+        field = _present(root, MODEL_EXTERNAL)
         struct.pack_into("<I", self.data, field, vector - field)
         return bytes(self.data)
 
     def _ranges(self) -> Iterator[tuple[int, tuple[int, int]]]:
         """Of the group's bytes, offset and length for the id of each external buffer."""
-        names = [decoded(_text(table, GROUP_NAME)) for table in self._tables(MODEL_GROUPS)]
-        for table in self._tables(MODEL_EXTERNAL):
-            number, group = (_number(table, field, number_types.Uint32Flags) for field in (ID, GROUP))
-            offset, length = (_number(table, field, number_types.Uint64Flags) for field in (OFFSET, LENGTH))
+        root = FlatTable.of(self.file)
+        names = [table.text(GROUP_NAME) for table in root.tables(MODEL_GROUPS)]
+        for table in root.tables(MODEL_EXTERNAL):
+            number, group = (table.number(field, "I") for field in (ID, GROUP))
+            offset, length = (table.number(field, "Q") for field in (OFFSET, LENGTH))
             what = f"external buffer {number}"
             if group >= len(names):
                 raise ModelError(f"{what} of the model is of group {group}, and there are {len(names)}")
@@ -122,7 +121,7 @@ class _Moved:
                     f"{what} of the model lies in bytes {offset} to {offset + length} of {self.group!r}, which has "
                     f"{self.size}; is the file complete?"
                 )
-            packing = decoded(_text(table, PACKING))
+            packing = table.text(PACKING)
             if packing not in PLAIN_PACKINGS:
                 raise ModelError(f"{what} of the model has the packing {packing!r}, which cannot be read")
             yield number, (offset, length)
@@ -133,28 +132,21 @@ class _Moved:
             return int(buffer._tab.Vector(buffer._tab.Offset(4))), size
         return (buffer.Offset(), buffer.Size()) if buffer.Offset() > LAST_PLACEHOLDER else (0, 0)
 
-    def _tables(self, field: int) -> Iterator[Any]:
-        root = self.file._tab
-        place = root.Offset(field)
-        first = root.Vector(place) if place else 0
-        for number in _indices(self.model, root.VectorLen(place) if place else 0):
-            yield type(root)(root.Bytes, root.Indirect(first + 4 * number))
-
-    def _rename(self, table: Any, old: int, new: int, value: int, dropped: tuple[int, ...] = ()) -> None:
+    def _rename(self, table: FlatTable, old: int, new: int, value: int, dropped: tuple[int, ...] = ()) -> None:
         """Make the field ``old`` of a table, of 32 bits, the field ``new``, with ``value``."""
-        place = table.Pos - struct.unpack_from("<i", self.model, table.Pos)[0]
+        place, field = table.place - struct.unpack_from("<i", self.model, table.place)[0], _present(table, old)
         size = struct.unpack_from("<H", self.model, place)[0]
         vtable = bytearray(self.model[place : place + size])
-        struct.pack_into("<I", self.data, table.Pos + table.Offset(old), value)
-        struct.pack_into("<H", vtable, new, table.Offset(old))
-        for field in (old, *dropped):
-            struct.pack_into("<H", vtable, field, 0)
+        struct.pack_into("<I", self.data, field, value)
+        struct.pack_into("<H", vtable, 4 + 2 * new, field - table.place)
+        for absent in (old, *dropped):
+            struct.pack_into("<H", vtable, 4 + 2 * absent, 0)
         key = bytes(vtable)
         if key not in self.vtables:
             self._pad(2)
             self.vtables[key] = len(self.data)
             self.data += vtable
-        struct.pack_into("<i", self.data, table.Pos, table.Pos - self.vtables[key])
+        struct.pack_into("<i", self.data, table.place, table.place - self.vtables[key])
 
     def _pad(self, alignment: int) -> None:
         self.data.extend(bytes(_aligned(len(self.data), alignment) - len(self.data)))
@@ -167,14 +159,11 @@ def _indices(model: bytes, length: int) -> range:
     return range(length)
 
 
-def _number(table: Any, field: int, flags: Any) -> int:
-    place = table.Offset(field)
-    return int(table.Get(flags, place + table.Pos)) if place else 0
-
-
-def _text(table: Any, field: int) -> bytes:
-    place = table.Offset(field)
-    return bytes(table.String(place + table.Pos)) if place else b""
+def _present(table: FlatTable, field: int) -> int:
+    """The place of a field that is not absent."""
+    place = table.field(field)
+    assert place is not None
+    return place
 
 
 def _aligned(size: int, alignment: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tflgpu.ops.arithmetic import (
+from tflgpu.ops.arithmetic import (  # noqa: F401 - they fill the registry
     elementwise,
     logic,
     lookup,
@@ -13,5 +13,3 @@ from tflgpu.ops.arithmetic import (
     spectrum,
     stablehlo,
 )
-
-__all__ = ["elementwise", "logic", "lookup", "matmul", "normalization", "reduction", "scan", "spectrum", "stablehlo"]

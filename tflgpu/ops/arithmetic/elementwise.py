@@ -9,103 +9,57 @@ import numpy as np
 from tflgpu.graph.ir import EpilogueOp, Tensor, Value, broadcasts_to
 from tflgpu.ops.arithmetic.lookup import TABULATED, lookup_node
 from tflgpu.ops.checks import sign_check, zero_check
-from tflgpu.ops.declaration import FLOATS, MANY, Check, Emit, Emitter, Site, declare, operands_of
+from tflgpu.ops.declaration import FLOATS, MANY, Check, Emitter, Site, declare, operands_of
 
+# The greatest supported version of each operator; the function of its epilogue op has its name. Versions differ in
+# element types and ranks.
 UNARY = {
-    "RELU": "relu",
-    "RELU6": "relu6",
-    "RELU_N1_TO_1": "relu_n1_to_1",
-    "RELU_0_TO_1": "relu_0_to_1",
-    "HARD_SWISH": "hard_swish",
-    "ELU": "elu",
-    "LOGISTIC": "logistic",
-    "TANH": "tanh",
-    "EXP": "exp",
-    "LOG": "log",
-    "SQRT": "sqrt",
-    "RSQRT": "rsqrt",
-    "SQUARE": "square",
-    "ABS": "abs",
-    "NEG": "neg",
-    "SIN": "sin",
-    "COS": "cos",
-    "FLOOR": "floor",
-    "CEIL": "ceil",
-    "ROUND": "round",
-    "SIGN": "sign",
-}
-
-BINARY = {
-    "ADD": "add",
-    "SUB": "sub",
-    "MUL": "mul",
-    "DIV": "div",
-    "MAXIMUM": "maximum",
-    "MINIMUM": "minimum",
-    "SQUARED_DIFFERENCE": "squared_difference",
-    "POW": "pow",
-    "ATAN2": "atan2",
-    "FLOOR_DIV": "floor_div",
-    "FLOOR_MOD": "floor_mod",
-}
-
-# The greatest supported version of operators with more than one. Versions differ in element types and ranks.
-VERSIONS = {
     "ABS": 5,
+    "CEIL": 1,
     "COS": 2,
+    "ELU": 1,
     "EXP": 2,
+    "FLOOR": 1,
+    "HARD_SWISH": 1,
     "LOG": 2,
     "LOGISTIC": 3,
+    "NEG": 1,
     "RELU": 3,
     "RELU6": 3,
+    "RELU_0_TO_1": 1,
+    "RELU_N1_TO_1": 1,
+    "ROUND": 1,
     "RSQRT": 3,
     "SIGN": 2,
     "SIN": 2,
     "SQRT": 2,
+    "SQUARE": 1,
     "TANH": 3,
+}
+BINARY = {
     "ADD": 6,
+    "ATAN2": 1,
     "DIV": 2,
     "FLOOR_DIV": 3,
     "FLOOR_MOD": 2,
     "MAXIMUM": 4,
     "MINIMUM": 4,
     "MUL": 8,
+    "POW": 1,
     "SQUARED_DIFFERENCE": 2,
     "SUB": 5,
 }
 
-# Operators that compute with integers too: sums and products wrap around, DIV truncates.
+# The element types besides floats of operators that have some: sums and products of integers wrap around, DIV
+# truncates.
 _INTEGERS = frozenset(("int16", "int32", "int64"))
-
-INTEGER_TYPES = {
-    "ABS": _INTEGERS,
-    "NEG": _INTEGERS,
-    "ADD": _INTEGERS,
-    "SUB": _INTEGERS,
-    "MUL": _INTEGERS,
-    "DIV": _INTEGERS,
-    "MAXIMUM": _INTEGERS,
-    "MINIMUM": _INTEGERS,
-    "SQUARED_DIFFERENCE": _INTEGERS,
-    "POW": _INTEGERS,
-    "FLOOR_DIV": _INTEGERS | {"int8"},
-    "FLOOR_MOD": _INTEGERS | {"int8"},
-    "SIGN": frozenset(("int32",)),
-}
-
 _UNSIGNED = frozenset(("uint32",))
-
 OTHER_TYPES = {
-    "ADD": _UNSIGNED,
-    "SUB": _UNSIGNED,
-    "MUL": _UNSIGNED,
-    "DIV": _UNSIGNED,
-    "MAXIMUM": _UNSIGNED,
-    "MINIMUM": _UNSIGNED,
-    "FLOOR_DIV": _UNSIGNED,
-    "FLOOR_MOD": _UNSIGNED,
-    "SIGN": frozenset(("float64",)),
+    **dict.fromkeys(("ABS", "NEG", "POW", "SQUARED_DIFFERENCE"), _INTEGERS),
+    **dict.fromkeys(("ADD", "DIV", "MAXIMUM", "MINIMUM", "MUL", "SUB"), _INTEGERS | _UNSIGNED),
+    **dict.fromkeys(("FLOOR_DIV", "FLOOR_MOD"), _INTEGERS | _UNSIGNED | {"int8"}),
     "ATAN2": frozenset(("float64",)),
+    "SIGN": frozenset(("int32", "float64")),
 }
 
 TANH = 4  # of the schema's ActivationFunctionType
@@ -172,38 +126,30 @@ def _binary_checks(site: Site, emit: Emitter) -> Iterator[Check]:
         yield from sign_check(emit, site, 1)
 
 
-def _unary(code: str, function: str) -> Emit:
-    def emit_unary(site: Site, emit: Emitter) -> Tensor:
-        x, grid, result = site.input(0), site.input_grids[0], site.output_grids[0]
-        if code in TABULATED and grid and result and grid.dtype == result.dtype == "int16":
-            return lookup_node(emit, x, grid, result, TABULATED[code])
-        return map_node(site, emit, function, [x])
-
-    return emit_unary
+def map_inputs(site: Site, emit: Emitter) -> Tensor:
+    """The function that has the operator's name, of all its inputs."""
+    function = site.code.removeprefix("STABLEHLO_").lower()
+    return map_node(site, emit, function, [site.input(i) for i in range(len(site.inputs))])
 
 
-def _binary(function: str) -> Emit:
-    return lambda site, emit: map_node(site, emit, function, [site.input(0), site.input(1)])
+def _unary(site: Site, emit: Emitter) -> Tensor:
+    grid, result = site.input_grids[0], site.output_grids[0]
+    if site.code in TABULATED and grid and result and grid.dtype == result.dtype == "int16":
+        return lookup_node(emit, site.input(0), grid, result, TABULATED[site.code])
+    return map_inputs(site, emit)
 
 
-def _types_of(code: str) -> frozenset[str]:
-    return FLOATS | INTEGER_TYPES.get(code, frozenset()) | OTHER_TYPES.get(code, frozenset())
+for _code, _most in UNARY.items():
+    declare(_code, versions=_most, inputs=1, types=FLOATS | OTHER_TYPES.get(_code, frozenset()))(_unary)
 
-
-for _code, _function in UNARY.items():
-    declare(_code, versions=VERSIONS.get(_code, 1), inputs=1, types=_types_of(_code))(_unary(_code, _function))
-
-
-for _code, _function in BINARY.items():
-    _most = VERSIONS.get(_code, 1)
-    declare(_code, versions=_most, inputs=2, types=_types_of(_code), reasons=_binary_reasons, checks=_binary_checks)(
-        _binary(_function)
-    )
+for _code, _most in BINARY.items():
+    _types = FLOATS | OTHER_TYPES.get(_code, frozenset())
+    declare(_code, versions=_most, inputs=2, types=_types, reasons=_binary_reasons, checks=_binary_checks)(map_inputs)
 
 
 _BITS = frozenset(("int8", "int16", "int32", "uint8", "uint16", "uint32"))
 
-declare("BITWISE_XOR", versions=1, inputs=2, types=_BITS, reasons=_binary_reasons)(_binary("bitwise_xor"))
+declare("BITWISE_XOR", versions=1, inputs=2, types=_BITS, reasons=_binary_reasons)(map_inputs)
 
 
 @declare("RIGHT_SHIFT", versions=1, inputs=2, types=_BITS, reasons=_binary_reasons)
@@ -231,10 +177,7 @@ def _prelu_reasons(site: Site) -> Iterator[str]:
         yield f"its slope of shape {list(alpha.shape)} does not broadcast to the input's {list(x.shape)}"
 
 
-@declare("PRELU", versions=1, inputs=2, reasons=_prelu_reasons)
-def prelu(site: Site, emit: Emitter) -> Tensor:
-    """``x`` where it is positive, else ``x`` times a slope for each channel."""
-    return map_node(site, emit, "prelu", [site.input(0), site.input(1)])
+declare("PRELU", versions=1, inputs=2, reasons=_prelu_reasons)(map_inputs)
 
 
 @declare("LEAKY_RELU", versions=2, inputs=1)

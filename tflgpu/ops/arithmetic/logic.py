@@ -7,19 +7,12 @@ from math import frexp
 
 from tflgpu.graph.ir import EpilogueOp, Tensor, Value
 from tflgpu.model.quantization import Grid
-from tflgpu.ops.arithmetic.elementwise import broadcast_reasons, map_node
-from tflgpu.ops.declaration import ANY, FLOATS, NUMBERS, Emit, Emitter, Site, declare
+from tflgpu.ops.arithmetic.elementwise import broadcast_reasons, map_inputs, map_node
+from tflgpu.ops.declaration import ANY, FLOATS, NUMBERS, Emitter, Site, declare
 from tflgpu.ops.movement.shaping import reshape_node
 from tflgpu.target import vector_of
 
-COMPARISONS = {
-    "EQUAL": "equal",
-    "NOT_EQUAL": "not_equal",
-    "GREATER": "greater",
-    "GREATER_EQUAL": "greater_equal",
-    "LESS": "less",
-    "LESS_EQUAL": "less_equal",
-}
+COMPARISONS = ("EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL")
 
 BOOL = frozenset(("bool",))
 
@@ -36,16 +29,9 @@ def _comparison_reasons(site: Site) -> Iterator[str]:
         yield f"it compares {site.input(0).dtype} with {site.input(1).dtype} values"
 
 
-def _binary(function: str) -> Emit:
-    return lambda site, emit: map_node(site, emit, function, [site.input(0), site.input(1)], "bool")
-
-
-def _comparison(function: str) -> Emit:
-    def emit_comparison(site: Site, emit: Emitter) -> Tensor:
-        operands = [_fixed_point(emit, site.input(i), site.input_grids[i]) for i in range(2)]
-        return map_node(site, emit, function, operands, "bool")
-
-    return emit_comparison
+def _comparison(site: Site, emit: Emitter) -> Tensor:
+    operands = [_fixed_point(emit, site.input(i), site.input_grids[i]) for i in range(2)]
+    return map_node(site, emit, site.code.lower(), operands, "bool")
 
 
 def _fixed_point(emit: Emitter, x: Tensor, grid: Grid | None) -> Tensor:
@@ -63,19 +49,14 @@ def _fixed_point(emit: Emitter, x: Tensor, grid: Grid | None) -> Tensor:
     return emit.node("map", [x], x.shape, epilogue=epilogue, precise=True)
 
 
-for _code, _function in COMPARISONS.items():
+for _code in COMPARISONS:
     _types = ANY if _code in ("EQUAL", "NOT_EQUAL") else NUMBERS | {"uint32"}
-    declare(_code, versions=5, inputs=2, types=_types, reasons=_comparison_reasons)(_comparison(_function))
+    declare(_code, versions=5, inputs=2, types=_types, reasons=_comparison_reasons)(_comparison)
 
 
-for _code, _function in (("LOGICAL_AND", "logical_and"), ("LOGICAL_OR", "logical_or")):
-    declare(_code, versions=1, inputs=2, types=BOOL, reasons=broadcast_reasons)(_binary(_function))
-
-
-@declare("LOGICAL_NOT", versions=1, inputs=1, types=BOOL)
-def logical_not(site: Site, emit: Emitter) -> Tensor:
-    """Truth values reversed."""
-    return map_node(site, emit, "logical_not", [site.input(0)])
+for _code in ("LOGICAL_AND", "LOGICAL_OR"):
+    declare(_code, versions=1, inputs=2, types=BOOL, reasons=broadcast_reasons)(map_inputs)
+declare("LOGICAL_NOT", versions=1, inputs=1, types=BOOL)(map_inputs)
 
 
 def _choice_reasons(site: Site) -> Iterator[str]:

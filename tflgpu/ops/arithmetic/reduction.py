@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from tflgpu.graph.ir import Array, EpilogueOp, Tensor, Value
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import DTYPES
-from tflgpu.ops.declaration import FLOATS, NUMBERS, Emit, Emitter, Site, declare, normal_axis, numbers, static
+from tflgpu.ops.declaration import FLOATS, NUMBERS, Emitter, Site, declare, judged, normal_axis, numbers, static
 from tflgpu.ops.limits import made_reasons
 from tflgpu.ops.movement.shaping import reshape_node
 
@@ -27,13 +26,8 @@ class Reduce:
 
 
 REDUCERS = {
-    "MEAN": "mean",
-    "SUM": "sum",
-    "REDUCE_MAX": "max",
-    "REDUCE_MIN": "min",
-    "REDUCE_PROD": "prod",
-    "REDUCE_ANY": "any",
-    "REDUCE_ALL": "all",
+    name if name in ("MEAN", "SUM") else f"REDUCE_{name}": name.lower()
+    for name in ("MEAN", "SUM", "MAX", "MIN", "PROD", "ANY", "ALL")
 }
 
 # The element types of reductions that do not take all numbers. Sums of 8 and 16 bits mean something to LiteRT for
@@ -118,8 +112,8 @@ def _axes(site: Site) -> tuple[int, ...] | None:
     return tuple(range(rank)) if site.input(1).size == rank else None
 
 
-def _reasons(site: Site, function: str) -> Iterator[str]:
-    shape, axes = site.input(0).shape, _axes(site)
+def _reasons(site: Site) -> Iterator[str]:
+    shape, axes, function = site.input(0).shape, _axes(site), REDUCERS[site.code]
     if axes is None and site.constant(1) is None:
         yield "its axes (input 1) are computed at run time"
     elif axes is None:
@@ -130,20 +124,16 @@ def _reasons(site: Site, function: str) -> Iterator[str]:
         yield from made_reasons(prod(_reduced_shape(site, axes)))
 
 
-def _reduction(function: str) -> Emit:
-    def emit_reduction(site: Site, emit: Emitter) -> Tensor:
-        x, axes = site.input(0), _axes(site)
-        assert axes is not None
-        shape = _reduced_shape(site, axes)
-        if x.size == 0:
-            return emit.constant(np.full(shape, OF_NOTHING[function](np.dtype(x.dtype)), x.dtype))
-        if function == "mean" and x.dtype == "int32":  # the sum outgrows 32 bits
-            wide = emit.node("map", [x], x.shape, None, (EpilogueOp("to_long", (Value(0),)),), "int64")
-            narrow = (EpilogueOp("to_int", (Value(0),)),)
-            return reshape_node(emit, reduce_node(emit, wide, function, axes, narrow, "int32"), shape)
-        return reshape_node(emit, reduce_node(emit, x, function, axes), shape)
-
-    return emit_reduction
+def _reduction(site: Site, emit: Emitter) -> Tensor:
+    x, axes, function = site.input(0), judged(_axes(site)), REDUCERS[site.code]
+    shape = _reduced_shape(site, axes)
+    if x.size == 0:
+        return emit.constant(np.full(shape, OF_NOTHING[function](np.dtype(x.dtype)), x.dtype))
+    if function == "mean" and x.dtype == "int32":  # the sum outgrows 32 bits
+        wide = emit.node("map", [x], x.shape, None, widened("int64"), "int64")
+        narrow = (EpilogueOp("to_int", (Value(0),)),)
+        return reshape_node(emit, reduce_node(emit, wide, function, axes, narrow, "int32"), shape)
+    return reshape_node(emit, reduce_node(emit, x, function, axes), shape)
 
 
 def reduce_node(
@@ -161,8 +151,7 @@ def reduce_node(
 
 for _code, _function in REDUCERS.items():
     _types = TYPES.get(_function, NUMBERS)
-    _obstacles = partial(_reasons, function=_function)
-    declare(_code, versions=3, inputs=2, integers=(1,), types=_types, reasons=_obstacles)(_reduction(_function))
+    declare(_code, versions=3, inputs=2, integers=(1,), types=_types, reasons=_reasons)(_reduction)
 
 
 def single_axis(site: Site) -> int | None:
@@ -197,22 +186,15 @@ def widened(dtype: str) -> tuple[EpilogueOp, ...]:
     return (EpilogueOp("to_long", (Value(0),)),) if dtype == "int64" else ()
 
 
-def _arg_extreme(greatest: bool) -> Emit:
-    def emit_arg_extreme(site: Site, emit: Emitter) -> Tensor:
-        x, axis, dtype = site.input(0), single_axis(site), _index_type(site)
-        assert axis is not None and dtype is not None
-        before, after = x.shape[:axis], x.shape[axis + 1 :]
-        attributes = ArgExtreme(axis, greatest)
-        y = emit.node("arg_extreme", [x], (*before, 1, *after), attributes, widened(dtype), dtype)
-        return reshape_node(emit, y, before + after)
-
-    return emit_arg_extreme
-
-
-for _code, _greatest in (("ARG_MAX", True), ("ARG_MIN", False)):
-    declare(_code, versions=3, inputs=2, integers=(1,), types=NUMBERS | {"bool"}, reasons=_arg_extreme_reasons)(
-        _arg_extreme(_greatest)
-    )
+@declare("ARG_MAX", versions=3, inputs=2, integers=(1,), types=NUMBERS | {"bool"}, reasons=_arg_extreme_reasons)
+@declare("ARG_MIN", versions=3, inputs=2, integers=(1,), types=NUMBERS | {"bool"}, reasons=_arg_extreme_reasons)
+def arg_extreme(site: Site, emit: Emitter) -> Tensor:
+    """The places of the greatest or least elements along an axis."""
+    x, axis, dtype = site.input(0), judged(single_axis(site)), judged(_index_type(site))
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    attributes = ArgExtreme(axis, greatest=site.code == "ARG_MAX")
+    y = emit.node("arg_extreme", [x], (*before, 1, *after), attributes, widened(dtype), dtype)
+    return reshape_node(emit, y, before + after)
 
 
 @declare("SOFTMAX", versions=4, inputs=1)

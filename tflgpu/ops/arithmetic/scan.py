@@ -10,7 +10,7 @@ import numpy as np
 
 from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
 from tflgpu.ops.arithmetic.reduction import single_axis, single_axis_reasons, widened
-from tflgpu.ops.declaration import NUMBERS, Emitter, Site, declare, static
+from tflgpu.ops.declaration import NUMBERS, Emitter, Site, declare, judged, numbers, static
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange, reshape_node
 
 TYPES = frozenset(("float32", "int32", "int64"))
@@ -46,8 +46,7 @@ class FirstAbove:
 @declare("CUMSUM", versions=1, inputs=2, integers=(1,), types=TYPES, reasons=single_axis_reasons)
 def cumsum(site: Site, emit: Emitter) -> Tensor:
     """Running sums along an axis."""
-    x, axis = site.input(0), single_axis(site)
-    assert axis is not None
+    x, axis = site.input(0), judged(single_axis(site))
     exclusive, reverse = (bool(site.options.get(name)) for name in ("exclusive", "reverse"))
     return emit.node("cumulative_sum", [x], x.shape, CumulativeSum(axis, exclusive, reverse))
 
@@ -82,9 +81,8 @@ def _top_k_reasons(site: Site) -> Iterator[str]:
 @declare("TOPK_V2", versions=3, inputs=2, integers=(1,), types=NUMBERS, reasons=_top_k_reasons)
 def top_k(site: Site, emit: Emitter) -> tuple[Tensor, Tensor]:
     """The greatest elements along the last axis, and their places."""
-    x, k = site.input(0), site.constant(1)
-    assert k is not None
-    shape = (*x.shape[:-1], int(k.reshape(-1)[0]))
+    x = site.input(0)
+    shape = (*x.shape[:-1], *numbers(site, 1))
     values = emit.node("top_k", [x], shape, TopK("values"))
     dtype = site.output_types[1]
     return values, emit.node("top_k", [x], shape, TopK("indices"), widened(dtype), dtype)

@@ -14,7 +14,7 @@ import numpy as np
 from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
 from tflgpu.graph.layout import Shape
 from tflgpu.ops.arithmetic.matmul import MatMul
-from tflgpu.ops.declaration import COMPLEX, Array, Emitter, Site, declare, numbers, static
+from tflgpu.ops.declaration import COMPLEX, Array, Emitter, Site, declare, judged, numbers, static
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange, reshape_node
 
 # Points along an axis of a transform: for more, a fast transform on the CPU takes less time than a product.
@@ -88,16 +88,10 @@ def _along_columns(emit: Emitter, real: Tensor, imaginary: Tensor) -> tuple[Tens
 COMPLEX_NUMBERS = frozenset((COMPLEX,))
 
 
-def _parts(site: Site) -> tuple[Tensor, Tensor]:
-    parts = site.input(0).parts
-    assert parts is not None
-    return parts
-
-
 @declare("COMPLEX_ABS", versions=1, inputs=1, types=COMPLEX_NUMBERS)
 def complex_abs(site: Site, emit: Emitter) -> Tensor:
     """The magnitude of complex numbers."""
-    real, imaginary = _parts(site)
+    real, imaginary = judged(site.input(0).parts)
     epilogue = (
         EpilogueOp("square", (Value(0),)),
         EpilogueOp("square", (Input(1),)),
@@ -110,10 +104,12 @@ def complex_abs(site: Site, emit: Emitter) -> Tensor:
 @declare("REAL", versions=1, inputs=1, types=COMPLEX_NUMBERS)
 def real_part(site: Site, emit: Emitter) -> Tensor:
     """The real part of complex numbers."""
-    return emit.node("map", [_parts(site)[0]], site.input(0).shape)
+    real, _ = judged(site.input(0).parts)
+    return emit.node("map", [real], real.shape)
 
 
 @declare("IMAG", versions=1, inputs=1, types=COMPLEX_NUMBERS)
 def imaginary_part(site: Site, emit: Emitter) -> Tensor:
     """The imaginary part of complex numbers."""
-    return emit.node("map", [_parts(site)[1]], site.input(0).shape)
+    _, imaginary = judged(site.input(0).parts)
+    return emit.node("map", [imaginary], imaginary.shape)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tflgpu.graph.ir import EpilogueOp, Tensor, Value
-from tflgpu.ops.arithmetic.elementwise import map_node
-from tflgpu.ops.declaration import ANY, FLOATS, Emitter, Site, declare
+from tflgpu.ops.arithmetic.elementwise import map_inputs, map_node
+from tflgpu.ops.declaration import ANY, FLOATS, Emitter, Site, declare, judged
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange, reshape_node
 
 _INTEGERS = frozenset(("int16", "int32"))
@@ -23,16 +23,8 @@ def _same_kind(site: Site) -> Iterator[str]:
         yield "its inputs differ in shape or element type"
 
 
-@declare("STABLEHLO_CBRT", versions=1, inputs=1)
-def cube_root(site: Site, emit: Emitter) -> Tensor:
-    """Of negative numbers, too."""
-    return map_node(site, emit, "cbrt", [site.input(0)])
-
-
-@declare("STABLEHLO_REMAINDER", versions=1, inputs=2, types=FLOATS | _INTEGERS, reasons=_same_kind)
-def remainder(site: Site, emit: Emitter) -> Tensor:
-    """It has the sign of the dividend."""
-    return map_node(site, emit, "remainder", [site.input(0), site.input(1)])
+declare("STABLEHLO_CBRT", versions=1, inputs=1)(map_inputs)
+declare("STABLEHLO_REMAINDER", versions=1, inputs=2, types=FLOATS | _INTEGERS, reasons=_same_kind)(map_inputs)
 
 
 @declare("STABLEHLO_SHIFT_LEFT", versions=1, inputs=2, types=_BITS, reasons=_same_kind)
@@ -40,7 +32,7 @@ def shift_left(site: Site, emit: Emitter) -> Tensor:
     """By the low five bits of the second input."""
     x, y = site.input(0), site.input(1)
     if x.dtype == "int32":
-        return map_node(site, emit, "shift_left", [x, y])
+        return map_inputs(site, emit)
     shifted = map_node(site, emit, "shift_left", [x, y], dtype="int32")
     return emit.node("map", [shifted], x.shape, epilogue=(EpilogueOp(f"to_{x.dtype}", (Value(0),)),), dtype=x.dtype)
 
@@ -73,8 +65,7 @@ def _broadcast_reasons(site: Site) -> Iterator[str]:
 @declare("STABLEHLO_BROADCAST_IN_DIM", versions=1, inputs=1, types=ANY, reasons=_broadcast_reasons)
 def broadcast_in_dim(site: Site, emit: Emitter) -> Tensor:
     """Axes of the input become the named ones of the result, along which axes of size 1 are repeated."""
-    x, shape, axes = site.input(0), site.output_shapes[0], site.options.get("broadcast_dimensions", ())
-    assert shape is not None
+    x, shape, axes = site.input(0), judged(site.output_shapes[0]), site.options.get("broadcast_dimensions", ())
     order = sorted(range(len(axes)), key=lambda i: axes[i])
     if order != list(range(len(axes))):
         moved = Rearrange(tuple(AxisMap(order.index(i)) for i in range(len(axes))))

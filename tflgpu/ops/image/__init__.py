@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tflgpu.ops.image import (
+from tflgpu.ops.image import (  # noqa: F401 - they fill the registry
     convolution,
     convolution_3d,
     detection,
@@ -13,15 +13,3 @@ from tflgpu.ops.image import (
     resize,
     window,
 )
-
-__all__ = [
-    "convolution",
-    "convolution_3d",
-    "detection",
-    "landmarks",
-    "mediapipe",
-    "pooling",
-    "resampler",
-    "resize",
-    "window",
-]

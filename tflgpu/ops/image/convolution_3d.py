@@ -63,8 +63,7 @@ def _frames(emit: Emitter, x: Tensor, count: int, taps: Sequence[tuple[int, int]
 
 def _weights(emit: Emitter, site: Site, outputs: int) -> Tensor:
     """Weights [depth, height, width, ...] as those of images. outputs: the axis of the output channels, 3 or 4."""
-    data = site.constant(1)
-    assert data is not None
+    data = site.known(1)
     kd, kh, kw = data.shape[:3]
     moved = data.transpose(outputs, 1, 2, 0, 7 - outputs)
     return emit.constant(moved.reshape(data.shape[outputs], kh, kw, kd * data.shape[7 - outputs]).copy())

@@ -17,7 +17,7 @@ from tflgpu.graph.layout import LANES, Shape
 from tflgpu.model.operator_options import map_of_options
 from tflgpu.ops.arithmetic.reduction import reduce_node
 from tflgpu.ops.arithmetic.scan import TopK
-from tflgpu.ops.declaration import Emitter, Site, declare, static
+from tflgpu.ops.declaration import Emitter, Site, declare, judged, static
 from tflgpu.ops.movement.gather import Gather, Lookup, Position, follow
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange, reshape_node
 
@@ -98,9 +98,7 @@ def _whole(emit: Emitter, x: Tensor) -> Tensor:
 
 
 def _number(site: Site, index: int) -> float:
-    value = site.constant(index)
-    assert value is not None
-    return float(value.reshape(-1)[0])
+    return float(site.known(index).reshape(-1)[0])
 
 
 def _suppression_reasons(site: Site) -> Iterator[str]:
@@ -196,8 +194,7 @@ def _detection_reasons(site: Site) -> Iterator[str]:
 @declare("TFLite_Detection_PostProcess", versions=1, inputs=3, empty=False, reasons=_detection_reasons)
 def detection_post_process(site: Site, emit: Emitter) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The corners, classes and scores of the boxes that a detector finds, and their number."""
-    options = _detection(map_of_options(site.options["custom_options"]))
-    assert options is not None
+    options = judged(_detection(map_of_options(site.options["custom_options"])))
     encoded, predictions, anchors = (site.input(i) for i in range(3))
     corners = emit.node(
         "anchored_boxes", [encoded, anchors], anchors.shape, AnchoredBoxes(options.scales), precise=True

@@ -15,7 +15,7 @@ import numpy as np
 from tflgpu.graph.ir import Tensor
 from tflgpu.graph.layout import Shape
 from tflgpu.model.operator_options import map_of_options
-from tflgpu.ops.declaration import Emitter, Site, declare
+from tflgpu.ops.declaration import Emitter, Site, declare, judged
 
 MATRIX: Shape = (1, 4, 4)
 MOST = 1 << 14  # pixels of a crop along an axis
@@ -76,9 +76,7 @@ def _crop_reasons(site: Site) -> Iterator[str]:
 @declare("Landmarks2TransformMatrix", versions=2, inputs=1, empty=False, reasons=_crop_reasons)
 def landmarks_to_transform_matrix(site: Site, emit: Emitter) -> Tensor:
     """MediaPipe's matrix of the crop that surrounds landmarks."""
-    found = _crop(site)
-    assert found is not None
-    crop, around = found
+    crop, around = judged(_crop(site))
     inputs = site.input(0), emit.constant(np.array(around, np.int32))
     return emit.node("crop_matrix", inputs, MATRIX, crop, dtype="float32", precise=True)
 
@@ -100,9 +98,8 @@ def _image_reasons(site: Site) -> Iterator[str]:
 @declare("TransformTensorBilinear", versions=2, inputs=2, empty=False, reasons=_image_reasons)
 def transform_tensor_bilinear(site: Site, emit: Emitter) -> Tensor:
     """A crop of an image: bilinear samples at the places to which the matrix leads, zeros outside of the image."""
-    image, size = site.input(0), _size(map_of_options(site.options["custom_options"]))
-    assert size is not None
-    return emit.node("crop", [image, site.input(1)], (1, size[1], size[0], image.shape[3]))
+    image, (width, height) = site.input(0), judged(_size(map_of_options(site.options["custom_options"])))
+    return emit.node("crop", [image, site.input(1)], (1, height, width, image.shape[3]))
 
 
 def _landmark_reasons(site: Site) -> Iterator[str]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tflgpu.graph.ir import Tensor
-from tflgpu.graph.layout import Shape
-from tflgpu.ops.declaration import Emitter, Site, declare
+from tflgpu.ops.declaration import Emitter, Site, declare, judged
 from tflgpu.ops.image.convolution import TransposeConvolution, bias_reasons, convolution_node
 from tflgpu.ops.image.pooling import Pool
-from tflgpu.ops.image.window import Padding, Window, reach_reasons, same_padding
+from tflgpu.ops.image.window import Window, fit_reasons, window_over
 
 SAME, VALID = 1, 2  # of TfLitePadding; 0 is "unknown"
 
@@ -39,23 +39,6 @@ def _integers(site: Site, count: int) -> tuple[int, ...] | None:
     return struct.unpack_from(f"<{count}i", raw) if len(raw) >= 4 * count else None
 
 
-def _window(padding: int, stride: tuple[int, int], kernel: tuple[int, int], image: Shape) -> Window:
-    """The window over an NHWC ``image``."""
-    pads = Padding(0, 0, 0, 0)
-    if padding == SAME:
-        pads = Padding(*(p for i in (0, 1) for p in same_padding(image[1 + i], kernel[i], stride[i], 1)))
-    return Window(kernel, stride, (1, 1), pads)
-
-
-def _upsampled(padding: int, stride: tuple[int, int], kernel: tuple[int, int], image: Shape) -> tuple[int, int]:
-    """The height and width from which the window leads back to ``image``."""
-    height, width = (
-        size * s if padding == SAME else (size - 1) * s + k
-        for size, s, k in zip(image[1:3], stride, kernel, strict=True)
-    )
-    return height, width
-
-
 def _transpose_reasons(site: Site) -> Iterator[str]:
     image, weights, options = site.input(0), site.input(1), _integers(site, 3)
     if options is None or options[0] not in (SAME, VALID) or min(options[1:]) < 1:
@@ -69,49 +52,53 @@ def _transpose_reasons(site: Site) -> Iterator[str]:
 @declare("Convolution2DTransposeBias", versions=1, inputs=3, empty=False, reasons=_transpose_reasons)
 def transpose_convolution_with_bias(site: Site, emit: Emitter) -> Tensor:
     """MediaPipe's transposed convolution."""
-    image, weights, options = site.input(0), site.input(1), _integers(site, 3)
-    assert options is not None
-    padding, stride = options[0], (options[2], options[1])
+    image, weights, options = site.input(0), site.input(1), judged(_integers(site, 3))
+    same, stride = options[0] == SAME, (options[2], options[1])
     out, kh, kw, _ = weights.shape
-    height, width = _upsampled(padding, stride, (kh, kw), image.shape)
+    height, width = (  # from which the window leads back to the image
+        size * s if same else (size - 1) * s + k for size, s, k in zip(image.shape[1:3], stride, (kh, kw), strict=True)
+    )
     shape = (image.shape[0], height, width, out)
-    attributes = TransposeConvolution(_window(padding, stride, (kh, kw), shape))
+    attributes = TransposeConvolution(window_over(shape, (kh, kw), stride, same=same))
     return convolution_node(site, emit, "transpose_convolution", (image, weights, site.input(2)), shape, attributes)
 
 
-def _option_reasons(site: Site) -> Iterator[str]:
+class _Pooling(NamedTuple):
+    """The options of pooling. kernel, stride: as (height, width)."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    same: bool
+
+
+def _pooling(site: Site) -> _Pooling | None:
+    """None for other options than the device takes."""
     options = _integers(site, 6)
     if options is None or options[0] not in (SAME, VALID) or min(options[1:5]) < 1 or options[5] != 0:
+        return None
+    padding, stride_width, stride_height, width, height, _ = options
+    return _Pooling((height, width), (stride_height, stride_width), padding == SAME)
+
+
+def _option_reasons(site: Site) -> Iterator[str]:
+    if _pooling(site) is None:
         yield "its options are not a padding, positive strides and sizes, and no activation"
     if len(site.input(0).shape) != 4:
         yield f"its input has shape {list(site.input(0).shape)}; [batch, height, width, channels] was expected"
 
 
 def _pool_reasons(site: Site) -> Iterator[str]:
-    obstacles = list(_option_reasons(site))
-    yield from obstacles
-    options, shape = _integers(site, 6), site.input(0).shape
-    if obstacles or options is None:
-        return
-    yield from reach_reasons(_window(options[0], _stride(options), _kernel(options), shape), shape)
-    if options[0] == VALID and any(k > d for k, d in zip(_kernel(options), shape[1:3], strict=True)):
-        yield f"its window {_kernel(options)} is larger than the input {list(shape[1:3])}"
-
-
-def _kernel(options: tuple[int, ...]) -> tuple[int, int]:
-    return options[4], options[3]
-
-
-def _stride(options: tuple[int, ...]) -> tuple[int, int]:
-    return options[2], options[1]
+    yield from _option_reasons(site)
+    options, shape = _pooling(site), site.input(0).shape
+    if options is not None and len(shape) == 4:
+        yield from fit_reasons(window_over(shape, options.kernel, options.stride, same=options.same), shape)
 
 
 @declare("MaxPoolingWithArgmax2D", versions=1, inputs=1, empty=False, reasons=_pool_reasons)
 def max_pooling_with_argmax(site: Site, emit: Emitter) -> tuple[Tensor, Tensor]:
     """MediaPipe's maxima of windows, and their places."""
-    image, options = site.input(0), _integers(site, 6)
-    assert options is not None
-    window = _window(options[0], _stride(options), _kernel(options), image.shape)
+    image, options = site.input(0), judged(_pooling(site))
+    window = window_over(image.shape, options.kernel, options.stride, same=options.same)
     shape = (image.shape[0], *window.output(*image.shape[1:3]), image.shape[3])
     values = emit.node("pool", [image], shape, Pool("maximum", window))
     return values, emit.node("pool_index", [image], shape, PoolIndex(window))
@@ -119,9 +106,9 @@ def max_pooling_with_argmax(site: Site, emit: Emitter) -> tuple[Tensor, Tensor]:
 
 def _unpool_reasons(site: Site) -> Iterator[str]:
     yield from _option_reasons(site)
-    options = _integers(site, 6)
-    if options is not None and _kernel(options) != _stride(options):
-        yield f"its windows {_kernel(options)} at strides {_stride(options)} overlap or leave gaps"
+    options = _pooling(site)
+    if options is not None and options.kernel != options.stride:
+        yield f"its windows {options.kernel} at strides {options.stride} overlap or leave gaps"
     if site.input(0).shape != site.input(1).shape:
         yield f"its values {list(site.input(0).shape)} and indices {list(site.input(1).shape)} differ in shape"
 
@@ -130,10 +117,9 @@ def _unpool_reasons(site: Site) -> Iterator[str]:
 @declare("MaxUnpooling2D", versions=1, inputs=2, empty=False, reasons=_unpool_reasons)
 def max_unpooling(site: Site, emit: Emitter) -> Tensor:
     """MediaPipe's inverse of max pooling."""
-    values, indices, options = site.input(0), site.input(1), _integers(site, 6)
-    assert options is not None
+    values, indices, (kernel, stride, _) = site.input(0), site.input(1), judged(_pooling(site))
     # Windows that do not overlap cover the output without padding; the padding option has no effect.
-    window = _window(VALID, _stride(options), _kernel(options), values.shape)
-    height, width = _upsampled(VALID, _stride(options), _kernel(options), values.shape)
-    shape = (values.shape[0], height, width, values.shape[3])
+    batch, height, width, channels = values.shape
+    shape = (batch, height * kernel[0], width * kernel[1], channels)
+    window = window_over(shape, kernel, stride, same=False)
     return emit.node("unpool", [values, indices], shape, Unpool(window))

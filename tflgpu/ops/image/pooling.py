@@ -8,7 +8,7 @@ from typing import Literal
 
 from tflgpu.graph.ir import Tensor
 from tflgpu.ops.arithmetic.reduction import Reduce
-from tflgpu.ops.declaration import Emit, Emitter, Site, declare
+from tflgpu.ops.declaration import Emitter, Site, declare
 from tflgpu.ops.image.window import Window, window_of, window_reasons
 
 # l2 is the square root of the average of squares.
@@ -31,22 +31,17 @@ def _reasons(site: Site) -> Iterator[str]:
     yield from window_reasons(site, _kernel(site), site.input(0).shape)
 
 
-def _pool(function: Function) -> Emit:
-    def emit_pool(site: Site, emit: Emitter) -> Tensor:
-        image = site.input(0)
-        window = window_of(site, _kernel(site), image.shape)
-        shape = (image.shape[0], *window.output(*image.shape[1:3]), image.shape[3])
-        if function == "average" and window.kernel == image.shape[1:3] and not any(window.padding):
-            return emit.node("reduce", [image], shape, Reduce("mean", (1, 2)), emit.activation(site))
-        return emit.node("pool", [image], shape, Pool(function, window), emit.activation(site))
-
-    return emit_pool
+FUNCTIONS: dict[str, Function] = {"AVERAGE_POOL_2D": "average", "MAX_POOL_2D": "maximum", "L2_POOL_2D": "l2"}
 
 
-declare("AVERAGE_POOL_2D", versions=3, inputs=1, reasons=_reasons)(_pool("average"))
-
-
-declare("MAX_POOL_2D", versions=3, inputs=1, reasons=_reasons)(_pool("maximum"))
-
-
-declare("L2_POOL_2D", versions=1, inputs=1, reasons=_reasons)(_pool("l2"))
+@declare("AVERAGE_POOL_2D", versions=3, inputs=1, reasons=_reasons)
+@declare("MAX_POOL_2D", versions=3, inputs=1, reasons=_reasons)
+@declare("L2_POOL_2D", versions=1, inputs=1, reasons=_reasons)
+def pool(site: Site, emit: Emitter) -> Tensor:
+    """The maximum or the mean of each window."""
+    image, function = site.input(0), FUNCTIONS[site.code]
+    window = window_of(site, _kernel(site), image.shape)
+    shape = (image.shape[0], *window.output(*image.shape[1:3]), image.shape[3])
+    if function == "average" and window.kernel == image.shape[1:3] and not any(window.padding):
+        return emit.node("reduce", [image], shape, Reduce("mean", (1, 2)), emit.activation(site))
+    return emit.node("pool", [image], shape, Pool(function, window), emit.activation(site))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tflgpu.graph.ir import Tensor
-from tflgpu.ops.declaration import Emitter, Site, declare, static
+from tflgpu.ops.declaration import Emitter, Site, declare, numbers, static
 from tflgpu.ops.limits import storage_reasons
 
 
@@ -36,9 +36,7 @@ def size_reasons(site: Site) -> Iterator[str]:
 @declare("RESIZE_BILINEAR", versions=4, inputs=2, integers=(1,), reasons=size_reasons)
 def resize_bilinear(site: Site, emit: Emitter) -> Tensor:
     """Bilinear resizing to a constant size."""
-    image, size = site.input(0), site.constant(1)
-    assert size is not None
-    target = int(size[0]), int(size[1])
+    image, target = site.input(0), numbers(site, 1)
     corners, centers = site.options.get("align_corners"), site.options.get("half_pixel_centers")
     # As in TFLite, corners are aligned only along an axis that has two of them.
     ratios = tuple(

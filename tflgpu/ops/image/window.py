@@ -67,8 +67,15 @@ def same_padding(size: int, kernel: int, stride: int, dilation: int) -> tuple[in
 def window_of(site: Site, kernel: tuple[int, int], image: Shape) -> Window:
     """The window of an operator with stride, dilation and padding options over an NHWC ``image``."""
     stride, dilation = _pair(site, "stride_{}"), _pair(site, "dilation_{}_factor", default=1)
+    return window_over(image, kernel, stride, dilation, same=site.options["padding"] == SAME)
+
+
+def window_over(
+    image: Shape, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int] = (1, 1), *, same: bool
+) -> Window:
+    """A window over an NHWC ``image``. same: whether its padding is TensorFlow's SAME; else there is none."""
     padding = Padding(0, 0, 0, 0)
-    if site.options["padding"] == SAME:
+    if same:
         vertical, horizontal = (
             same_padding(size, k, s, d) for size, k, s, d in zip(image[1:3], kernel, stride, dilation, strict=True)
         )
@@ -91,10 +98,14 @@ def window_reasons(site: Site, kernel: tuple[int, int], image: Shape) -> Iterato
     if site.options.get("padding") not in (SAME, VALID):
         yield "its padding is neither SAME nor VALID"
     elif not wrong:
-        window = window_of(site, kernel, image)
-        if min(window.output(image[1], image[2])) < 1:
-            yield f"its window {kernel} is larger than the input {list(image[1:3])}"
-        yield from reach_reasons(window, image)
+        yield from fit_reasons(window_of(site, kernel, image), image)
+
+
+def fit_reasons(window: Window, image: Shape) -> Iterator[str]:
+    """The obstacle that the window is too large for an NHWC ``image``, or reaches too far."""
+    if min(window.output(image[1], image[2])) < 1:
+        yield f"its window {window.kernel} is larger than the input {list(image[1:3])}"
+    yield from reach_reasons(window, image)
 
 
 def reach_reasons(window: Window, image: Shape) -> Iterator[str]:

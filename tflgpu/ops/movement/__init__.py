@@ -2,6 +2,4 @@
 
 from __future__ import annotations
 
-from tflgpu.ops.movement import blocks, creation, gather, indexing, pad, rearranging, scatter, shaping, slicing
-
-__all__ = ["blocks", "creation", "gather", "indexing", "pad", "rearranging", "scatter", "shaping", "slicing"]
+from tflgpu.ops.movement import blocks, creation, gather, indexing, pad, rearranging, scatter, shaping, slicing  # noqa: F401 - they fill the registry

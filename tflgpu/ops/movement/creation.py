@@ -8,7 +8,7 @@ from math import ceil, isfinite, prod
 
 import numpy as np
 
-from tflgpu.graph.ir import Array, Tensor
+from tflgpu.graph.ir import Tensor
 from tflgpu.ops.declaration import ANY, Emitter, Site, declare, numbers, static
 from tflgpu.ops.limits import made_reasons
 from tflgpu.ops.movement.shaping import reshape_node
@@ -44,15 +44,9 @@ def shape_(site: Site, emit: Emitter) -> Tensor:
     return emit.constant(np.array(site.input(0).shape, _INDEX_TYPES[site.options["out_type"]]))
 
 
-def _range(site: Site) -> Array | None:
-    """The value of a RANGE of constants, None if it is endless."""
-    start, limit, delta = (np.asarray(site.constant(i)).reshape(-1)[0] for i in range(3))
-    return None if _range_size(site) is None else np.arange(start, limit, delta, dtype=start.dtype)
-
-
 def _range_size(site: Site) -> int | None:
     """How many numbers a RANGE of constants has, None if it is endless, or has no begin."""
-    start, limit, delta = (np.asarray(site.constant(i)).reshape(-1)[0].item() for i in range(3))
+    start, limit, delta = (site.known(i).reshape(-1)[0].item() for i in range(3))
     if not all(map(isfinite, (start, limit, delta))):
         return None
     if limit != start and (delta == 0 or (limit > start) != (delta > 0)):
@@ -73,6 +67,5 @@ def _range_reasons(site: Site) -> Iterator[str]:
 @declare("RANGE", versions=2, inputs=3, types=ANY, reasons=_range_reasons)
 def range_(site: Site, emit: Emitter) -> Tensor:
     """Numbers in equal steps, which are known when the model is compiled."""
-    value = _range(site)
-    assert value is not None
-    return emit.constant(value)
+    start, limit, delta = (site.known(i).reshape(-1)[0] for i in range(3))
+    return emit.constant(np.arange(start, limit, delta, dtype=start.dtype))

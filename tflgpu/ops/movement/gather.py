@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,7 +67,7 @@ def follow(axis: int) -> Position:
     return Position((Digit(axis),))
 
 
-def evaluate(attributes: Gather, inputs: list[Array], shape: Shape) -> Array:
+def evaluate(attributes: Gather, inputs: Sequence[Array], shape: Shape) -> Array:
     """The result of a ``gather`` node of ``shape``, in numpy."""
     grid = np.indices(shape, sparse=True)
     source, inside, index = inputs[0], np.ones(shape, bool), list[Array]()
@@ -80,7 +81,7 @@ def evaluate(attributes: Gather, inputs: list[Array], shape: Shape) -> Array:
     return taken if attributes.fill is None else np.where(inside, taken, source.dtype.type(attributes.fill))
 
 
-def _term(term: Digit | Lookup, inputs: list[Array], grid: tuple[Array, ...]) -> Array:
+def _term(term: Digit | Lookup, inputs: Sequence[Array], grid: tuple[Array, ...]) -> Array:
     if isinstance(term, Digit):
         digit = (grid[term.axis] + term.shift) // term.divisor
         result: Array = term.step * (digit % term.modulus if term.modulus else digit)

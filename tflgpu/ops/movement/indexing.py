@@ -12,7 +12,18 @@ import numpy as np
 
 from tflgpu.graph.ir import Array, Tensor
 from tflgpu.ops.checks import index_check
-from tflgpu.ops.declaration import ANY, INTEGERS, Check, Emitter, Site, declare, normal_axis, static
+from tflgpu.ops.declaration import (
+    ANY,
+    INTEGERS,
+    Check,
+    Emitter,
+    Site,
+    axis_option,
+    declare,
+    judged,
+    numbers,
+    static,
+)
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
 from tflgpu.ops.movement.shaping import AxisMap, reshape_node
 
@@ -31,7 +42,7 @@ def _range_reasons(indices: Array | None, limits: Array) -> Iterator[str]:
 def _gather_axes(site: Site) -> tuple[int, int] | None:
     """(axis, batch_dims), both non-negative; None if they do not fit the inputs."""
     x, indices = site.input(0).shape, site.input(1).shape
-    axis, batch = normal_axis(site.options.get("axis", 0), len(x)), site.options.get("batch_dims", 0)
+    axis, batch = axis_option(site), site.options.get("batch_dims", 0)
     batch += len(indices) if batch < 0 else 0
     if axis is None or not 0 <= batch <= min(axis, len(indices)) or x[:batch] != indices[:batch]:
         return None
@@ -49,17 +60,14 @@ def _gather_reasons(site: Site) -> Iterator[str]:
 
 
 def _gather_checks(site: Site, emit: Emitter) -> Iterator[Check]:
-    axes = _gather_axes(site)
-    assert axes is not None
-    return index_check(emit, site, 1, np.array(site.input(0).shape[axes[0]] - 1))
+    axis, _ = judged(_gather_axes(site))
+    return index_check(emit, site, 1, np.array(site.input(0).shape[axis] - 1))
 
 
 @declare("GATHER", versions=8, inputs=2, integers=(1,), types=ANY, reasons=_gather_reasons, checks=_gather_checks)
 def gather(site: Site, emit: Emitter) -> Tensor:
     """Slices of the input at indices along an axis."""
-    axes = _gather_axes(site)
-    assert axes is not None
-    return _gather_node(emit, site.input(0), site.input(1), *axes)
+    return _gather_node(emit, site.input(0), site.input(1), *judged(_gather_axes(site)))
 
 
 def _gather_node(emit: Emitter, x: Tensor, indices: Tensor, axis: int, batch: int) -> Tensor:
@@ -132,15 +140,11 @@ def gather_nd(site: Site, emit: Emitter) -> Tensor:
     return emit.node("gather", [x, _short(emit, indices)], (*leading, *x.shape[depth:]), Gather((*found, *rest)))
 
 
-def _one_hot_axis(site: Site) -> int | None:
-    return normal_axis(site.options.get("axis", 0), len(site.input(0).shape) + 1)
-
-
 def _one_hot_reasons(site: Site) -> Iterator[str]:
     yield from _index_reasons(site, 0)
     yield from static(site, 1, "depth")
     yield from static(site, 3, "off value")
-    if _one_hot_axis(site) is None:
+    if axis_option(site, new=1) is None:
         yield f"its axis {site.options.get('axis', 0)} is not an axis of its result"
     depth = site.constant(1)
     if depth is not None and (depth.size != 1 or depth.min() < 0):
@@ -153,13 +157,12 @@ def one_hot(site: Site, emit: Emitter) -> Tensor:
 
     The position is ``coordinate - index``: it lies inside of the source only if it is 0.
     """
-    indices, depth, off, axis = site.input(0), site.constant(1), site.constant(3), _one_hot_axis(site)
-    assert depth is not None and off is not None and axis is not None
-    shape = (*indices.shape[:axis], int(depth.reshape(-1)[0]), *indices.shape[axis:])
+    indices, axis = site.input(0), judged(axis_option(site, new=1))
+    shape = (*indices.shape[:axis], *numbers(site, 1), *indices.shape[axis:])
     places = tuple(AxisMap(i if i < axis else i + 1) for i in range(len(indices.shape)))
     position = Position((Digit(axis), Lookup(1, places, None, step=-1)))
     source = reshape_node(emit, site.input(2), (1,))
-    fill = off.reshape(-1)[0].item() + 0  # a truth value becomes a number
+    fill = site.known(3).reshape(-1)[0].item() + 0  # a truth value becomes a number
     return emit.node("gather", [source, indices], shape, Gather((position,), fill=fill))
 
 

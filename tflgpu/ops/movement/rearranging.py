@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tflgpu.graph.ir import Array, EpilogueOp, Input, Tensor, Value, broadcasts_to
-from tflgpu.ops.declaration import ANY, MANY, Emitter, Site, declare, normal_axis, numbers, static
+from tflgpu.ops.declaration import ANY, MANY, Emitter, Site, axis_option, declare, judged, normal_axis, numbers, static
 from tflgpu.ops.image.resize import size_reasons
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange, mixed_types, reshape_node
@@ -28,20 +28,15 @@ def _expand_reasons(site: Site) -> Iterator[str]:
 @declare("EXPAND_DIMS", versions=1, inputs=2, integers=(1,), types=ANY, by_parts=True, reasons=_expand_reasons)
 def expand_dims(site: Site, emit: Emitter) -> Tensor:
     """The input with a new axis of size 1."""
-    x, axis = site.input(0), _expand_axis(site)
-    assert axis is not None
+    x, axis = site.input(0), judged(_expand_axis(site))
     return emit.node("reshape", [x], (*x.shape[:axis], 1, *x.shape[axis:]))
-
-
-def _pack_axis(site: Site) -> int | None:
-    return normal_axis(site.options.get("axis", 0), len(site.input(0).shape) + 1)
 
 
 def _pack_reasons(site: Site) -> Iterator[str]:
     shapes = {t.shape for t in site.inputs if t is not None}
     if len(shapes) != 1:
         yield f"its inputs have different shapes, {', '.join(str(list(s)) for s in sorted(shapes))}"
-    elif _pack_axis(site) is None:
+    elif axis_option(site, new=1) is None:
         yield f"its axis {site.options['axis']} has no place in inputs of shape {list(*shapes)}"
     yield from mixed_types(site)
 
@@ -49,8 +44,7 @@ def _pack_reasons(site: Site) -> Iterator[str]:
 @declare("PACK", versions=5, inputs=(1, MANY), types=ANY, reasons=_pack_reasons)
 def pack(site: Site, emit: Emitter) -> Tensor:
     """Tensors of one shape, one after another along a new axis."""
-    inputs, axis = [t for t in site.inputs if t is not None], _pack_axis(site)
-    assert axis is not None
+    inputs, axis = [t for t in site.inputs if t is not None], judged(axis_option(site, new=1))
     shape = inputs[0].shape
     layers = [emit.node("reshape", [t], (*shape[:axis], 1, *shape[axis:])) for t in inputs]
     if len(layers) == 1:
@@ -58,12 +52,8 @@ def pack(site: Site, emit: Emitter) -> Tensor:
     return emit.node("concatenate", layers, (*shape[:axis], len(layers), *shape[axis:]), Concatenate(axis))
 
 
-def _unpack_axis(site: Site) -> int | None:
-    return normal_axis(site.options.get("axis", 0), len(site.input(0).shape))
-
-
 def _unpack_reasons(site: Site) -> Iterator[str]:
-    axis, shape, count = _unpack_axis(site), site.input(0).shape, len(site.output_shapes)
+    axis, shape, count = axis_option(site), site.input(0).shape, len(site.output_shapes)
     if axis is None or shape[axis] != count:
         yield f"its axis {site.options.get('axis', 0)} of an input of shape {list(shape)} does not fall into {count}"
 
@@ -71,8 +61,7 @@ def _unpack_reasons(site: Site) -> Iterator[str]:
 @declare("UNPACK", versions=6, inputs=1, types=ANY, empty=False, reasons=_unpack_reasons)
 def unpack(site: Site, emit: Emitter) -> Sequence[Tensor]:
     """The slices of the input along an axis."""
-    x, axis = site.input(0), _unpack_axis(site)
-    assert axis is not None
+    x, axis = site.input(0), judged(axis_option(site))
     shape = x.shape[:axis] + x.shape[axis + 1 :]
 
     def layer(place: int) -> Tensor:
@@ -114,8 +103,7 @@ def _split_reasons(site: Site) -> Iterator[str]:
 def split(site: Site, emit: Emitter) -> Sequence[Tensor]:
     """Equal parts of the input along an axis."""
     x, count = site.input(1), len(site.output_shapes)
-    axis = _split_axis(site, 0, x)
-    assert axis is not None
+    axis = judged(_split_axis(site, 0, x))
     return _parts(emit, x, axis, [x.shape[axis] // count] * count)
 
 
@@ -141,9 +129,7 @@ def _split_v_reasons(site: Site) -> Iterator[str]:
 @declare("SPLIT_V", versions=3, inputs=3, integers=(1, 2), types=ANY, reasons=_split_v_reasons)
 def split_v(site: Site, emit: Emitter) -> Sequence[Tensor]:
     """Parts of given sizes of the input along an axis."""
-    found = _split_v(site)
-    assert found is not None
-    return _parts(emit, site.input(0), *found)
+    return _parts(emit, site.input(0), *judged(_split_v(site)))
 
 
 _MIRROR_MODES = ("reflect", "symmetric")  # the schema's MirrorPadMode; numpy's names for the same
@@ -165,9 +151,8 @@ def _mirror_reasons(site: Site) -> Iterator[str]:
 @declare("MIRROR_PAD", versions=3, inputs=2, integers=(1,), types=ANY, reasons=_mirror_reasons)
 def mirror_pad(site: Site, emit: Emitter) -> Tensor:
     """The input with its mirror image around it."""
-    x, paddings, mode = site.input(0), site.constant(1), _MIRROR_MODES[site.options.get("mode", 0)]
-    assert paddings is not None
-    pairs = [(int(a), int(b)) for a, b in paddings]
+    x, mode = site.input(0), _MIRROR_MODES[site.options.get("mode", 0)]
+    pairs = [(int(a), int(b)) for a, b in site.known(1)]
     tables = [_mirrored(d, p, mode) if any(p) else None for d, p in zip(x.shape, pairs, strict=True)]
     return _take(emit, x, tables)
 
@@ -280,9 +265,7 @@ def _sequence_reasons(site: Site) -> Iterator[str]:
 @declare("REVERSE_SEQUENCE", versions=1, inputs=2, integers=(1,), types=ANY, empty=False, reasons=_sequence_reasons)
 def reverse_sequence(site: Site, emit: Emitter) -> Tensor:
     """The first elements of each sequence in reverse order; those after its length stay where they are."""
-    x, lengths, axes = site.input(0), site.input(1), _sequence_axes(site)
-    assert axes is not None
-    time, batch = axes
+    x, lengths, (time, batch) = site.input(0), site.input(1), judged(_sequence_axes(site))
     shape = (x.shape[batch], x.shape[time])
     steps = emit.constant(np.broadcast_to(np.arange(shape[1], dtype=np.int32), shape).copy())
     if lengths.dtype != "int32":

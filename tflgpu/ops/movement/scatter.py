@@ -102,8 +102,7 @@ def _segment_reasons(site: Site) -> Iterator[str]:
 )
 def segment_sum(site: Site, emit: Emitter) -> Tensor:
     """Sums of the rows of each segment."""
-    x, ids = site.input(0), site.constant(1)
-    assert ids is not None
+    x, ids = site.input(0), site.known(1)
     rows = reshape_node(emit, x, (x.shape[0], prod(x.shape[1:])))
     places = emit.constant(ids.astype(np.int32))
     result = _scattered(emit, rows, places, (int(ids[-1]) + 1, rows.shape[1]))

@@ -10,7 +10,19 @@ import numpy as np
 
 from tflgpu.graph.ir import Tensor
 from tflgpu.graph.layout import Shape
-from tflgpu.ops.declaration import ANY, MANY, Array, Emitter, Site, declare, normal_axis, static
+from tflgpu.ops.declaration import (
+    ANY,
+    MANY,
+    Array,
+    Emitter,
+    Site,
+    axis_option,
+    declare,
+    judged,
+    normal_axis,
+    numbers,
+    static,
+)
 
 
 @dataclass(frozen=True)
@@ -85,9 +97,7 @@ def _reshape_reasons(site: Site) -> Iterator[str]:
 @declare("RESHAPE", versions=2, inputs=(1, 2), integers=(1,), types=ANY, by_parts=True, reasons=_reshape_reasons)
 def reshape(site: Site, emit: Emitter) -> Tensor:
     """The same elements in another shape."""
-    shape = _target_shape(site)
-    assert shape is not None
-    return emit.node("reshape", [site.input(0)], shape)
+    return emit.node("reshape", [site.input(0)], judged(_target_shape(site)))
 
 
 def _squeezed(site: Site) -> Shape | None:
@@ -106,9 +116,7 @@ def _squeeze_reasons(site: Site) -> Iterator[str]:
 @declare("SQUEEZE", versions=2, inputs=1, types=ANY, by_parts=True, reasons=_squeeze_reasons)
 def squeeze(site: Site, emit: Emitter) -> Tensor:
     """The input without axes of size 1."""
-    shape = _squeezed(site)
-    assert shape is not None
-    return emit.node("reshape", [site.input(0)], shape)
+    return emit.node("reshape", [site.input(0)], judged(_squeezed(site)))
 
 
 def _transpose_reasons(site: Site) -> Iterator[str]:
@@ -123,9 +131,8 @@ def _transpose_reasons(site: Site) -> Iterator[str]:
 @declare("TRANSPOSE", versions=9, inputs=2, integers=(1,), types=ANY, by_parts=True, reasons=_transpose_reasons)
 def transpose(site: Site, emit: Emitter) -> Tensor:
     """The input with its axes in another order."""
-    x, order = site.input(0), site.constant(1)
-    assert order is not None
-    source = [int(o) % len(x.shape) for o in order]
+    x = site.input(0)
+    source = [o % len(x.shape) for o in numbers(site, 1)]
     axes = tuple(AxisMap(source.index(i)) for i in range(len(source)))
     return emit.node("rearrange", [x], tuple(x.shape[i] for i in source), Rearrange(axes))
 
@@ -137,12 +144,8 @@ def mixed_types(site: Site) -> Iterator[str]:
         yield f"its inputs are {' and '.join(types)}; one element type was expected"
 
 
-def _concat_axis(site: Site) -> int | None:
-    return normal_axis(site.options.get("axis", 0), len(site.input(0).shape))
-
-
 def _concat_reasons(site: Site) -> Iterator[str]:
-    axis, shapes = _concat_axis(site), [t.shape if t else () for t in site.inputs]
+    axis, shapes = axis_option(site), [t.shape if t else () for t in site.inputs]
     if axis is None:
         yield f"its axis {site.options.get('axis')} is not an axis of its input {list(shapes[0])}"
     elif len({(len(s), s[:axis], s[axis + 1 :]) for s in shapes}) != 1:
@@ -153,8 +156,7 @@ def _concat_reasons(site: Site) -> Iterator[str]:
 @declare("CONCATENATION", versions=7, inputs=(1, MANY), types=ANY, reasons=_concat_reasons)
 def concatenation(site: Site, emit: Emitter) -> Tensor:
     """Tensors one after another along an axis."""
-    axis, inputs = _concat_axis(site), [t for t in site.inputs if t is not None]
-    assert axis is not None
+    axis, inputs = judged(axis_option(site)), [t for t in site.inputs if t is not None]
     shape = list(inputs[0].shape)
     shape[axis] = sum(t.shape[axis] for t in inputs)
     inputs = [t for t in inputs if t.size] or inputs[:1]

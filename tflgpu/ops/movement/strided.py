@@ -44,7 +44,7 @@ def whole(size: int) -> Strided:
 
 def rearranged(view: Strided, shape: Shape, attributes: Rearrange, result: Shape) -> Strided | None:
     """A rearrangement to ``result`` of what ``view`` makes a tensor of ``shape``; None if strides cannot tell it."""
-    axes = _axes(view.factors, shape)
+    axes = axes_of(view, shape)
     if axes is None or attributes.fill is not None:
         return None
     start, moved = view.start, list[tuple[Factor, ...]]([(Factor(extent, 0),) for extent in result])
@@ -71,7 +71,7 @@ def composed(first: Strided, second: Strided) -> Strided | None:
     The second one may repeat elements, but has to take all that the first one leaves.
     """
     order = _by_stride(replace(second, factors=tuple(f for f in second.factors if f.stride)))
-    axes = _axes(first.factors, tuple(f.extent for f in order)) if order is not None else None
+    axes = axes_of(first, tuple(f.extent for f in order)) if order is not None else None
     if order is None or axes is None:
         return None
     parts = dict(zip(order, axes, strict=True))
@@ -94,11 +94,6 @@ def inverse(strided: Strided) -> Strided | None:
     return Strided(_joined([Factor(f.extent, places[f]) for f in order]))
 
 
-def axes_of(strided: Strided, shape: Shape) -> list[tuple[Factor, ...]] | None:
-    """The factors of each axis of a result of ``shape``; None if one has part of a factor that is no digit."""
-    return _axes(strided.factors, shape)
-
-
 def _by_stride(strided: Strided) -> list[Factor] | None:
     """The factors as digits of the input's index; None if some input element is left out, or taken twice."""
     order = sorted(strided.factors, key=lambda f: -f.stride)
@@ -118,9 +113,9 @@ def _joined(factors: Sequence[Factor]) -> tuple[Factor, ...]:
     return tuple(result)
 
 
-def _axes(factors: Sequence[Factor], shape: Shape) -> list[tuple[Factor, ...]] | None:
-    """The factors of each axis of ``shape``; None if one has part of a factor that is no digit of its own."""
-    rest, axes = list(factors), list[tuple[Factor, ...]]()
+def axes_of(strided: Strided, shape: Shape) -> list[tuple[Factor, ...]] | None:
+    """The factors of each axis of a result of ``shape``; None if one has part of a factor that is no digit."""
+    rest, axes = list(strided.factors), list[tuple[Factor, ...]]()
     for size in reversed(shape):
         taken: list[Factor] = []
         while size > 1:

@@ -2,6 +2,4 @@
 
 from __future__ import annotations
 
-from tflgpu.ops.sequence import lstm, lstm_node
-
-__all__ = ["lstm", "lstm_node"]
+from tflgpu.ops.sequence import lstm, lstm_node  # noqa: F401 - they fill the registry

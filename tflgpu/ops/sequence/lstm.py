@@ -170,17 +170,11 @@ def _basic_reasons(site: Site) -> Iterator[str]:
     yield from _memory_reasons(4, cells, cells)
 
 
-def _known(site: Site, index: int) -> Array:
-    value = site.constant(index)
-    assert value is not None
-    return value
-
-
 def _full_weights(site: Site) -> _Weights:
     gates, (_, cells, outputs) = _gates(site), _sizes(site)
 
     def each(first: int) -> Array:
-        return np.stack([_known(site, first + g) for g in gates])
+        return np.stack([site.known(first + g) for g in gates])
 
     def is_there(position: int) -> bool:
         return site.optional(position) is not None
@@ -191,11 +185,11 @@ def _full_weights(site: Site) -> _Weights:
     peepholes = None
     if is_there(PEEPHOLES[1]):
         nothing = np.zeros(cells, np.float32)  # for the cell gate
-        peepholes = np.stack([_known(site, PEEPHOLES[g]) if g in PEEPHOLES else nothing for g in gates])
+        peepholes = np.stack([site.known(PEEPHOLES[g]) if g in PEEPHOLES else nothing for g in gates])
     projection = None
     if is_there(PROJECTION):
-        bias = _known(site, PROJECTION_BIAS) if is_there(PROJECTION_BIAS) else np.zeros(outputs, np.float32)
-        projection = _known(site, PROJECTION), bias
+        bias = site.known(PROJECTION_BIAS) if is_there(PROJECTION_BIAS) else np.zeros(outputs, np.float32)
+        projection = site.known(PROJECTION), bias
     norms = each(NORMS) if is_there(NORMS + 1) else None
     return _Weights(each(WEIGHTS), recurrent, each(BIASES), peepholes, norms, projection)
 
@@ -235,7 +229,7 @@ def _emit_basic(site: Site, emit: Emitter) -> tuple[Tensor, ...]:
     x, hidden, weights, bias, cell = (site.input(i) for i in range(5))
     (batch, inputs), cells = x.shape, hidden.shape[1]
     order = [0, 2, 1, 3]  # the file's gates are input, cell, forget, output
-    matrix, biases = _known(site, 2).reshape(4, cells, -1)[order], _known(site, 3).reshape(4, cells)[order]
+    matrix, biases = site.known(2).reshape(4, cells, -1)[order], site.known(3).reshape(4, cells)[order]
     attributes = Lstm(1, 4, cells, cells, "tanh")
     split = _Weights(matrix[..., :inputs], matrix[..., inputs:], biases)
     result = _emit_node(emit, reshape_node(emit, x, (batch, 1, inputs)), (hidden, cell), split, attributes)

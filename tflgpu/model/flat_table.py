@@ -1,0 +1,88 @@
+"""Tables of flatbuffers whose schemas no package brings, or not all of them: their fields by numbers."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from tflgpu.model.constants.stored_bytes import Bytes
+from tflgpu.model.text import decoded
+
+
+@dataclass(frozen=True)
+class FlatTable:
+    """A table at a place of a flatbuffer. A number that is absent is 0, a text and a vector are empty.
+
+    Every access is checked. Raises ValueError for what lies outside of the flatbuffer.
+    """
+
+    data: Bytes
+    place: int
+
+    @classmethod
+    def root(cls, data: Bytes) -> FlatTable:
+        """The root table of a flatbuffer."""
+        return cls(data, _number(data, 0, "I"))
+
+    @classmethod
+    def of(cls, table: Any) -> FlatTable:
+        """A table that the package ``tflite`` has found, or its ``flatbuffers.table.Table``."""
+        found = getattr(table, "_tab", table)
+        return cls(found.Bytes, found.Pos)
+
+    def field(self, field: int) -> int | None:
+        """The place of a field; None if it is absent."""
+        vtable = self.place - _number(self.data, self.place, "i")
+        slot = 4 + 2 * field
+        offset = _number(self.data, vtable + slot, "H") if slot < _number(self.data, vtable, "H") else 0
+        return self.place + offset if offset else None
+
+    def number(self, field: int, form: str) -> int:
+        """A number in the form of :mod:`struct`."""
+        place = self.field(field)
+        return 0 if place is None else int(_number(self.data, place, form))
+
+    def text(self, field: int) -> str:
+        """A text, printable."""
+        place = self._target(field)
+        if place is None:
+            return ""
+        size = _number(self.data, place, "I")
+        if size > len(self.data) - place - 4:
+            raise ValueError("a text in its table is longer than the table")
+        return decoded(bytes(self.data[place + 4 : place + 4 + size]))
+
+    def table(self, field: int) -> FlatTable | None:
+        """A table; None if it is absent."""
+        place = self._target(field)
+        return None if place is None else FlatTable(self.data, place)
+
+    def tables(self, field: int) -> list[FlatTable]:
+        """A vector of tables."""
+        return [FlatTable(self.data, place + _number(self.data, place, "I")) for place in self._elements(field)]
+
+    def floats(self, field: int) -> tuple[float, ...]:
+        """A vector of floats."""
+        return tuple(_number(self.data, place, "f") for place in self._elements(field))
+
+    def _target(self, field: int) -> int | None:
+        """The place that a field refers to."""
+        place = self.field(field)
+        return None if place is None else place + _number(self.data, place, "I")
+
+    def _elements(self, field: int) -> range:
+        """The places of a vector's elements, of 4 bytes each."""
+        place = self._target(field)
+        if place is None:
+            return range(0)
+        count = _number(self.data, place, "I")
+        if count * 4 > len(self.data):
+            raise ValueError(f"its table claims {count} entries")
+        return range(place + 4, place + 4 + 4 * count, 4)
+
+
+def _number(data: Bytes, place: int, form: str) -> Any:
+    if not 0 <= place <= len(data) - struct.calcsize(form):
+        raise ValueError("its table refers to a place outside of it")
+    return struct.unpack_from(f"<{form}", data, place)[0]
