@@ -8,7 +8,7 @@ elsewhere. The modules of a package are imported with the first device of its ar
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -202,14 +202,24 @@ def lowerings(kind: str, target: Target) -> list[Lowering]:
 
 
 def lowering_of(request: Request) -> Lowering:
-    """The first lowering that applies."""
-    return next(each for each in lowerings(request.node.kind, request.target) if each.applies(request))
+    """The first lowering that applies.
+
+    Where none does, it is one for every device in the folder of another architecture, which is imported then.
+    """
+    found = next(_applying(request), None)
+    if found is None:
+        architectures()
+        found = next(_applying(request))
+    return found
 
 
 def sharing_lowering(request: Request) -> Lowering | None:
     """The first lowering that applies of those that can compute shares of sums; None if none applies."""
-    sharing = (each for each in lowerings(request.node.kind, request.target) if each.best is not None)
-    return next((each for each in sharing if each.applies(request)), None)
+    return next((each for each in _applying(request) if each.best is not None), None)
+
+
+def _applying(request: Request) -> Iterator[Lowering]:
+    return (each for each in lowerings(request.node.kind, request.target) if each.applies(request))
 
 
 def lower_node(request: Request) -> Kernel:
