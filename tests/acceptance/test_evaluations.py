@@ -17,7 +17,8 @@ from tests.cli.command import as_json, succeed
 from tests.cli.documented import check
 from tests.evaluate.image_sets import annotated_set, labelled_set
 from tests.support import litert
-from tflgpu.inputs import InputReader, packed_labels
+from tflgpu.inputs import InputReader
+from tflgpu.model.metadata.labels_in_file import labels_in_file
 from tflgpu.model.tensor_info import TensorInfo
 
 CLASSIFIER = "mobilenet_v1_0.25_224_quant.tflite"
@@ -48,7 +49,7 @@ app()
 def test_a_hundred_images_give_ten_lines(shared: Path, tmp_path: Path) -> None:
     """The answers of LiteRT's own interpreter, counted in numpy, and the device's within 1% of them at Top-5."""
     images, labels = labelled_set(shared, tmp_path, 100)
-    names = packed_labels((shared / "models" / CLASSIFIER).read_bytes())
+    names = labels_in_file((shared / "models" / CLASSIFIER).read_bytes())
     (tmp_path / "names.txt").write_text("\n".join(names))
     model = shared / "models" / FLOAT_CLASSIFIER
     flags = ("--ground_truth_images_path", images, "--ground_truth_labels", labels)  # as TFLite's tool has them
@@ -108,7 +109,7 @@ def by_hand(annotations: Path, results: list[dict[str, Any]]) -> list[float]:
 def test_ten_images_are_as_by_hand(shared: Path, tmp_path: Path) -> None:
     images, annotations = annotated_set(shared, tmp_path, 10)
     model = shared / "models" / DETECTOR
-    data, names = model.read_bytes(), packed_labels(model.read_bytes())
+    data, names = model.read_bytes(), labels_in_file(model.read_bytes())
     flags = ("--images", images, "--ground-truth", annotations)
     found = as_json("evaluate", "coco", model, *flags)
     precisions = {"average_precisions": found["average_precisions"]}
