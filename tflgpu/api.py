@@ -645,6 +645,9 @@ def _without_collections() -> Iterator[None]:
     try:
         yield
     finally:
+        if gc.get_freeze_count() == 0:  # the caller has frozen nothing
+            gc.freeze()
+            gc.unfreeze()  # what is new is old from now on, without a collection
         if was_enabled:
             gc.enable()
 
