@@ -61,7 +61,7 @@ class TapSteps:
 
 
 def tap_steps(window: Window, tile: WindowTile, target: Target) -> TapSteps:
-    """The steps of a work-item. A step loads as many taps as fit into registers beside the image and the sums."""
+    """The steps of a work-item. The taps of a step fit into registers, together with the image and the sums."""
     most = min(TAPS_AT_ONCE, max(1, (operand_vec4s(target) + 1) // 2 - tile.outputs))
     along, across = window.kernel[tile.axis], window.kernel[1 - tile.axis]
     apart = min(tile.distance // window.dilation[tile.axis], along)

@@ -226,7 +226,7 @@ def _tensors(graph: Graph, place: Place) -> Iterator[TensorId]:
 
 
 def _gains_nothing(mixed: Plans, in_float: Plans) -> bool:
-    """Whether a mixture has as many kernels as the plan in float, or more, and moves about as many bytes."""
+    """Whether mixed precision launches no fewer kernels than the plan in float and moves about the same bytes."""
     (kernels, moved), (kernels_in_float, moved_in_float) = _size(mixed), _size(in_float)
     return kernels >= kernels_in_float and moved > (1 - LEAST_SAVED) * moved_in_float
 
