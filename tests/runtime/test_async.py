@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 import time
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -94,14 +95,40 @@ def test_the_thread_of_callbacks_ends(model: tflgpu.CompiledModel) -> None:
         time.sleep(0.01)
 
 
-def test_an_error_of_a_callback_is_logged(model: tflgpu.CompiledModel, caplog: pytest.LogCaptureFixture) -> None:
+ERRORS = [ZeroDivisionError, SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError]
+
+
+def fail(error: type[BaseException]) -> None:
+    raise error
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_an_error_of_a_callback_is_logged(
+    model: tflgpu.CompiledModel, caplog: pytest.LogCaptureFixture, error: type[BaseException]
+) -> None:
     over = threading.Event()
     submission = model.enqueue(image(0))
-    submission.add_done_callback(lambda _: 1 // 0)
+    submission.add_done_callback(lambda _: fail(error))
     submission.add_done_callback(lambda _: over.set())
     with caplog.at_level(logging.ERROR):
         assert over.wait(30)
-    assert "ZeroDivisionError" in caplog.text
+
+    async def later() -> dict[str, Any]:
+        return await model.enqueue(image(1))
+
+    check(model, [asyncio.run(asyncio.wait_for(later(), 30))], range(1, 2))
+    assert error.__name__ in caplog.text
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_call_back_at_once_ends_only_a_caller_that_is_to_end(
+    model: tflgpu.CompiledModel, error: type[BaseException]
+) -> None:
+    submission = model.enqueue(image(0))
+    submission.wait()
+    expected = pytest.raises(error) if error in (SystemExit, KeyboardInterrupt) else nullcontext()
+    with expected:
+        submission.add_done_callback(lambda _: fail(error))
 
 
 def test_a_cancelled_coroutine_leaves_the_inference(model: tflgpu.CompiledModel) -> None:
@@ -155,6 +182,11 @@ def test_errors_of_a_pool_go_to_the_caller(model: tflgpu.CompiledModel) -> None:
     with pytest.raises(ZeroDivisionError):
         pool.wait_all()
     assert pool.wait_all() == []
+    pool.set_callback(lambda _, error: fail(error))
+    for error in ERRORS:
+        pool.start_async(image(0), error)
+        with pytest.raises(error):
+            pool.wait_all()
     with pytest.raises(ZeroDivisionError), tflgpu.Pool(model) as other:
         other.set_callback(lambda *_: 1 // 0)
         other.start_async(image(0))

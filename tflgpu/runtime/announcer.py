@@ -15,6 +15,8 @@ LOGGER = logging.getLogger(__name__)
 # Seconds that the thread stays when it has nothing to wait for: to start one takes longer than a small inference.
 LINGER = 0.1
 
+FAILED = "a function that was to be called after an inference has failed"
+
 
 class Ending(Protocol):
     """What can be waited for."""
@@ -53,14 +55,19 @@ class Announcer:
                     self._thread = None
                     return
                 ending, function = self._waiting.popleft()
-            ending.settle()
-            call_logged(function)
+            try:
+                ending.settle()
+                call_logged(function)
+            except BaseException:  # this thread is also that of other callers' functions, so none of them ends it
+                LOGGER.exception(FAILED)
             del ending, function  # and with them what they hold on the device
 
 
 def call_logged(function: Callable[[], object]) -> None:
-    """Call a function; an exception is logged."""
+    """Call a function; an exception is logged, as asyncio does it: SystemExit and KeyboardInterrupt pass."""
     try:
         function()
-    except Exception:
-        LOGGER.exception("a function that was to be called after an inference has failed")
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException:
+        LOGGER.exception(FAILED)

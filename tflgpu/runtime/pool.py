@@ -50,7 +50,7 @@ class Pool:
         self._changed = threading.Condition()
         self._in_flight = 0
         self._kept: list[Submission] = []
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._starter: ThreadPoolExecutor | None = None
 
     def set_callback(self, function: Callback | None) -> None:
@@ -113,8 +113,8 @@ class Pool:
             they are kept until then. Results that callbacks have got are left out.
 
         Raises:
-            Exception: The first error of an inference without a callback, or of a callback, since the last call. All
-                results are dropped then.
+            BaseException: The first error of an inference without a callback, or what a callback raised first, since
+                the last call; SystemExit, for instance. All results are dropped then.
         """
         with self._changed:
             self._changed.wait_for(lambda: not self._in_flight)
@@ -168,7 +168,7 @@ class Pool:
         try:
             if callback is not None:
                 callback(submission, userdata)
-        except Exception as error:
+        except BaseException as error:  # also SystemExit: wait_all raises it
             self._error = self._error or error
         finally:
             self._leave()

@@ -78,8 +78,8 @@ class Submission:
         """Call a function when the inference is over, as :meth:`concurrent.futures.Future.add_done_callback` does.
 
         The functions of a model are called in a thread of its own, one after another, in the order in which they were
-        added. If the inference is known to be over, the call is made here, before this returns. An exception that a
-        function raises is logged, and has no other effect.
+        added. If the inference is known to be over, the call is made here, before this returns. Whatever a function
+        raises is logged and has no other effect; only SystemExit and KeyboardInterrupt pass where the call is made here.
 
         Args:
             function: Gets this submission, whose ``wait`` returns, or raises, at once.
