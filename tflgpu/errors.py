@@ -118,6 +118,17 @@ def internal_faults(where: str) -> Iterator[None]:
         raise InternalError(where, f"{type(error).__name__}: {error}") from error
 
 
+@contextmanager
+def catching_panics() -> Iterator[None]:
+    """Turn a panic of a library in Rust into a RuntimeError: its PanicException is a BaseException alone."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # each library has a class of its own, which it does not export
+            raise
+        raise RuntimeError(f"the library panicked: {error}") from error
+
+
 class CacheMissError(TflgpuError):
     """``Options(cache="require")`` was given, and the cache does not have the model for this device and version."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 
@@ -81,6 +82,17 @@ def test_tokens_by_their_names(package: str) -> None:
 def test_a_damaged_tokenizer(package: str) -> None:
     with pytest.raises(tflgpu.ModelError, match=f"{package} cannot read the tokenizer"):
         load_tokenizer(TokenizerData(package, b"{damaged"))  # type: ignore[arg-type]
+
+
+def test_a_tokenizer_that_panics() -> None:
+    """Its package raises PanicException, which is no Exception, and for unknown words Exception itself."""
+    parts = {"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "?"}}
+    damaged = parts | {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}}
+    with pytest.raises(tflgpu.ModelError, match="tokenizers cannot read the tokenizer: the library panicked"):
+        load_tokenizer(tokenizer_data(json.dumps(damaged).encode()))
+    tokenizer = load_tokenizer(tokenizer_data(json.dumps(parts).encode()))
+    with pytest.raises(tflgpu.ModelError, match="tokenizers cannot make tokens of the text"):
+        tokenizer.encode("b")
 
 
 @pytest.mark.parametrize("package", MADE)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Protocol
 
-from tflgpu.errors import ModelError, install_command
+from tflgpu.errors import ModelError, catching_panics, install_command
 from tflgpu.language.containers import TokenizerData
 from tflgpu.language.language_metadata import NamedToken
 
@@ -43,11 +44,7 @@ def load_tokenizer(file: TokenizerData, bytes_as_letters: bool = False) -> Token
         raise ValueError(
             f"the tokenizer needs the package {file.package}; install it with {install_command('language')}"
         ) from error
-    kind = _SentencePieces if file.package == "sentencepiece" else _TokenizersFile
-    try:
-        tokenizer: Tokenizer = kind(module, file.data)
-    except Exception as error:  # the packages raise RuntimeError and Exception itself
-        raise ModelError(f"{file.package} cannot read the tokenizer: {error}") from error
+    tokenizer = _Checked(module, file)
     return Letters(tokenizer) if bytes_as_letters else tokenizer
 
 
@@ -57,6 +54,36 @@ def tokens_of(tokenizer: Tokenizer, named: NamedToken) -> tuple[int, ...]:
         return named
     found = tokenizer.find(named)
     return tuple(tokenizer.encode(named)) if found is None else (found,)
+
+
+class _Checked:
+    """A tokenizer of a package, each fault of which is a ModelError: the packages raise Exception itself, and panic."""
+
+    def __init__(self, module: Any, file: TokenizerData) -> None:
+        kind = _SentencePieces if file.package == "sentencepiece" else _TokenizersFile
+        self._package = file.package
+        with self._faults("read the tokenizer"):
+            self._tokenizer: Tokenizer = kind(module, file.data)
+
+    def encode(self, text: str) -> list[int]:
+        with self._faults("make tokens of the text"):
+            return self._tokenizer.encode(text)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        with self._faults("make text of tokens"):
+            return self._tokenizer.decode(tokens)
+
+    def find(self, text: str) -> int | None:
+        with self._faults("look up a token"):
+            return self._tokenizer.find(text)
+
+    @contextmanager
+    def _faults(self, doing: str) -> Iterator[None]:
+        try:
+            with catching_panics():
+                yield
+        except Exception as error:
+            raise ModelError(f"{self._package} cannot {doing}: {error}") from error
 
 
 class _SentencePieces:

@@ -79,7 +79,7 @@ class Submission:
 
         The functions of a model are called in a thread of its own, one after another, in the order in which they were
         added. If the inference is known to be over, the call is made here, before this returns. Whatever a function
-        raises is logged and has no other effect; only SystemExit and KeyboardInterrupt pass where the call is made here.
+        raises is logged and has no other effect; only SystemExit and KeyboardInterrupt of a call made here pass.
 
         Args:
             function: Gets this submission, whose ``wait`` returns, or raises, at once.

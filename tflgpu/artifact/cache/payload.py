@@ -18,6 +18,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from tflgpu.artifact.cache.key import FORMAT_VERSION, canonical_json
+from tflgpu.errors import catching_panics
 
 # The only item of the header's __metadata__: the library writes several in random order, but equal entries must be
 # equal files.
@@ -93,8 +94,9 @@ def write(path: Path, key: str, tensors: Mapping[str, NDArray[Any]], metadata: M
     dense = {n: np.asarray(t, t.dtype.newbyteorder("<"), order="C") for n, t in tensors.items()}
     dense[CHECKSUM] = np.zeros(CHECKSUM_BYTES, np.uint8)
     try:
-        save_file(dense, path, {DESCRIPTION: canonical_json(description)})
-    except SafetensorError as error:  # the tensors are checked, so only input and output can fail
+        with catching_panics():
+            save_file(dense, path, {DESCRIPTION: canonical_json(description)})
+    except (SafetensorError, RuntimeError) as error:  # the tensors are checked, so only input and output can fail
         raise OSError(str(error)) from error
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         try:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tflgpu.errors import BundleError, install_command
+from tflgpu.errors import BundleError, catching_panics, install_command
 
 MARK = b"tflgpu-ed25519:"
 
@@ -40,8 +40,11 @@ def check_proof(content: bytes, proof: Proof) -> None:
     if content[max(begin - len(MARK), 0) : max(begin, 0)] != MARK:
         raise BundleError("it is not signed, and Options.cache_files.bundle_key asks for a signature")
     try:
-        _verify(bytes.fromhex(proof.key), digits, _message(content[:begin]))
-    except ValueError as error:
+        with catching_panics():
+            _verify(bytes.fromhex(proof.key), digits, _message(content[:begin]))
+    except BundleError:
+        raise
+    except (ValueError, RuntimeError) as error:
         raise BundleError("it is not what was signed with Options.cache_files.bundle_key") from error
 
 
@@ -54,8 +57,9 @@ def signer(key: Path) -> tuple[Callable[[bytes], bytes], str]:
     serialization, ed25519, _ = _cryptography()
     expected = f"{key} is no Ed25519 private key; `openssl genpkey -algorithm ed25519 -out {key}` makes one"
     try:
-        private = serialization.load_pem_private_key(key.read_bytes(), None)
-    except (ValueError, TypeError) as error:  # TypeError: it has a password
+        with catching_panics():
+            private = serialization.load_pem_private_key(key.read_bytes(), None)
+    except (ValueError, TypeError, RuntimeError) as error:  # TypeError: it has a password
         raise ValueError(expected) from error
     if not isinstance(private, ed25519.Ed25519PrivateKey):
         raise ValueError(expected)
