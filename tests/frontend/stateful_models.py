@@ -196,6 +196,17 @@ def single_step(lstm: Lstm) -> bytes:
     return net.case().model
 
 
+def from_constants() -> bytes:
+    """An LSTM whose state begins with what DEQUANTIZE makes of constants: LiteRT does so once."""
+    net, lstm = Net(seed=2), Lstm(9, 9)
+    x, states = net.input(normal(2, 3, 4)), [net.variable((2, 9)) for _ in range(2)]
+    for seed, state in enumerate(states):
+        net.change(state, "DEQUANTIZE", [net.constant(normal(2, 9, seed=seed).astype(np.float16))], state.value)
+    inputs = operator_inputs(x, weights(net, lstm, 4), *states)
+    net.output(net.op("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, np.zeros((2, 3, 9)), lstm.options))
+    return net.case().model
+
+
 MODELS: dict[str, Callable[[], bytes]] = {
     "sum_of_inputs": sum_of_inputs,
     "delay": delay,
@@ -213,4 +224,5 @@ MODELS: dict[str, Callable[[], bytes]] = {
     "sequence_with_everything": lambda: sequence(EVERYTHING),
     "plain_step": lambda: single_step(Lstm(9, 9)),
     "step_with_everything": lambda: single_step(EVERYTHING),
+    "from_constants": from_constants,
 }

@@ -19,6 +19,7 @@ from tests.frontend.stateful_models import (
     assign,
     binary,
     first_values,
+    from_constants,
     normal,
     read,
     sequence,
@@ -148,18 +149,42 @@ def test_state_on_the_cpu(device_name: str) -> None:
         model.reset_state()
 
 
-def test_lstm_state_on_the_cpu(device_name: str) -> None:
-    data = sequence(Lstm(9, 9))
-    options = Options(
-        device=device_name, precision="fp32", cpu_part=CpuPart(operators=["UNIDIRECTIONAL_SEQUENCE_LSTM"])
+def recurrent(code: str) -> bytes:
+    """An operator without a kernel, whose state begins with a constant; between operators of the device."""
+    builder = Builder()
+    x, state = builder.tensor((2, 3)), builder.tensor((2, 8 if code == "SVDF" else 4), is_variable=True)
+    builder.op("TANH", [builder.input((2, 3))], [x])
+    constant = builder.constant(
+        np.arange(-3, 5, dtype=np.int8)[: 8 if code == "SVDF" else 4][None].repeat(2, 0),
+        quantization=Quantization([0.2], [1]),
     )
+    builder.op("DEQUANTIZE", [constant], [state])
+    if code == "SVDF":
+        inputs = [x, builder.weights(4, 3), builder.weights(4, 2), -1, state]
+    else:
+        inputs = [x, builder.weights(4, 3), builder.weights(4, 4, scale=0.1), builder.weights(4), state]
+    y = builder.add(code, inputs, (2, 4), **({"rank": 1} if code == "SVDF" else {}))
+    return builder.finish([builder.add("TANH", [y])])
+
+
+@pytest.mark.parametrize(
+    ("code", "model"),
+    [
+        ("UNIDIRECTIONAL_SEQUENCE_LSTM", sequence(Lstm(9, 9))),
+        ("UNIDIRECTIONAL_SEQUENCE_LSTM", from_constants()),
+        ("SVDF", recurrent("SVDF")),
+        ("RNN", recurrent("RNN")),
+    ],
+)
+def test_state_of_recurrent_operators_on_the_cpu(code: str, model: bytes, device_name: str) -> None:
+    options = Options(device=device_name, precision="fp32", cpu_part=CpuPart(operators=[code]))
     with pytest.warns(tflgpu.FallbackWarning):
-        model = tflgpu.compile(data, options)
-    runs = inputs_of(data, 3)
-    expected = litert_runs(data, runs)
+        compiled = tflgpu.compile(model, options)
+    runs = inputs_of(model, 3)
+    expected = litert_runs(model, runs)
     for _ in range(2):
-        check_runs(model, runs, expected, "fp32")
-        model.reset_state()
+        check_runs(compiled, runs, expected, "fp32")
+        compiled.reset_state()
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])

@@ -14,7 +14,7 @@ from tflgpu.frontend.control_flow.callee import Callee
 from tflgpu.frontend.control_flow.pieces import BodyPart, Call, LoweredPiece
 from tflgpu.frontend.cpu_assumptions import cpu_obstacles
 from tflgpu.frontend.entry_point import Bound, EntryPoint, entry_point
-from tflgpu.frontend.evaluators import evaluated
+from tflgpu.frontend.evaluators import EVALUATORS, evaluated
 from tflgpu.frontend.graph_builder import GraphBuilder
 from tflgpu.frontend.lowered import KNOWN_CUSTOM, Entry, Lowered
 from tflgpu.frontend.partition import partition
@@ -290,7 +290,8 @@ class _Lowering:
         site = self._site(operator)
         if (data := evaluated(operator, site)) is not None:
             target = self.subgraph.tensors[operator.outputs[0]]
-            self.graph.bind(target.index, Tensor(next(self.graph.ids), target.name, data.shape, data.dtype.name, data))
+            value = Tensor(next(self.graph.ids), target.name, data.shape, data.dtype.name, data)
+            self._bind_result(operator, value, target)
             return []
         op, failures = find_operator(operator.code)
         if self.sizes is not None and operator.code in RULES:
@@ -456,12 +457,21 @@ class _Lowering:
             target = self.subgraph.tensors[index]
             if result.dtype != view_dtype(target):
                 raise ModelError(f"{where} gives {result.dtype} values, but the file declares {target.dtype}")
-            self.graph.bind(target.index, self._held(operator, self.graph.tensors[result.id], target))
+            self._bind_result(operator, self._held(operator, self.graph.tensors[result.id], target), target)
         for position, value in emitter.assigned.items():
             target = self.subgraph.tensors[operator.inputs[position]]
             self.graph.bind(target.index, self._held(operator, self.graph.tensors[value.id], target))
         self._compare_shapes(operator.outputs)
         return []
+
+    def _bind_result(self, operator: Operator, value: Tensor, target: FileTensor) -> None:
+        """Let ``value`` be what an operator gives for ``target``.
+
+        LiteRT runs some operators once where their input is a constant: they give a variable its first value.
+        """
+        if target.is_variable and operator.code in EVALUATORS and value.is_constant:
+            value = self.graph.variables.read_tensor(target, first=value.data)
+        self.graph.bind(target.index, value)
 
     def _held(self, operator: Operator, result: Tensor, target: FileTensor) -> Tensor:
         """``result`` under the file's name: if it is quantized there, rounded to its grid or clamped to its range."""

@@ -159,11 +159,16 @@ def _bound_together(subgraph: Subgraph) -> list[set[int]]:
 
 
 def _constant_operators(subgraph: Subgraph, capable: Collection[int], outputs: Collection[int]) -> dict[int, Operator]:
-    """Output tensor -> operator, for operators of constants alone that both sides can compute for themselves."""
+    """Output tensor -> operator, for operators of constants alone that both sides can compute for themselves.
+
+    Those that write variables stay beside what reads these.
+    """
     known = {t.index for t in subgraph.tensors if t.data is not None}
     found: dict[int, Operator] = {}
     for operator in subgraph.operators:
-        shared = operator.index in capable and not any(t in outputs for t in operator.outputs)
+        shared = operator.index in capable and not any(
+            t in outputs or subgraph.tensors[t].is_variable for t in operator.outputs
+        )
         if shared and operator.inputs and all(t < 0 or t in known for t in operator.inputs):
             known.update(operator.outputs)
             found |= dict.fromkeys(operator.outputs, operator)

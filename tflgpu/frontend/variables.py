@@ -112,9 +112,10 @@ class Variables:
             else:
                 self.known[key] = replace(variable, initial=value.data, start=None, value=None)
 
-    def read_tensor(self, tensor: FileTensor, *, held: bool = False) -> Tensor:
-        """The value that a variable tensor has at the start of a run."""
-        variable = Variable(tensor.name, tensor.shape, tensor, _first_value(tensor), held=held)
+    def read_tensor(self, tensor: FileTensor, *, first: Array | None = None, held: bool = False) -> Tensor:
+        """The value that a variable tensor has at the start of a run. first: at the start of the first one."""
+        first = _first_value(tensor) if first is None else first
+        variable = Variable(tensor.name, tensor.shape, tensor, first, held=held)
         self.known[tensor.index] = variable
         return self._value(variable)
 
