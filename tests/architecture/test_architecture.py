@@ -56,7 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tensor_buffer": {"graph", "runtime"},
     "compiled_model": {"api", "checking", "errors", "frontend", "graph", "hardware_accelerator", "interpreter"}
     | {"model", "options", "runtime", "tensor_buffer"},
-    "language": {"__init__", "errors", "model"},
+    "language": {"__init__", "errors", "model", "processes"},
     "__init__": FACTS | {"api", "artifact", "interpreter", "model", "report", "runtime"},
     "cli": PLANNING
     | {"__init__", "api", "artifact", "checking", "codegen", "compiler", "frontend"}

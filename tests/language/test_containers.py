@@ -109,6 +109,22 @@ def test_a_template_that_fails_or_reaches_out(template: str) -> None:
         written_prompt(LanguageMetadata(jinja_template=template), "Hi")
 
 
+@pytest.mark.parametrize(
+    ("template", "limit"),
+    [
+        ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "takes more than 2 s"),
+        ("{{ 9 ** (9 ** 9) }}", "takes more than 2 s"),
+        ("{{ 'a' * 10 ** 10 }}", "takes more than .* bytes of memory"),
+        ("{{ messages|tojson(indent=2 ** 31 - 1) }}", "takes more than .* bytes of memory"),
+        ("{{ 'a' * 3000000 }}", "a text of 3000000 characters"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion"),
+    ],
+)
+def test_a_template_without_end(template: str, limit: str) -> None:
+    with pytest.raises(tflgpu.ModelError, match=f"template fails: .*{limit}"):
+        written_prompt(LanguageMetadata(jinja_template=template), "Hi")
+
+
 def test_missing_parts(tmp_path: Path) -> None:
     file = open_language_file(section_file(tmp_path / "a", [(3, b"x", "tf_lite_embedder")]))
     with pytest.raises(tflgpu.ModelError, match="no TF_LITE_PREFILL_DECODE; it has: TF_LITE_EMBEDDER"):
