@@ -35,7 +35,7 @@ TRIES = 40  # drawn shapes for each that is wanted: of most, only one way is pos
 # Operators and precisions in which a kernel competes.
 COMPETES: Mapping[str, tuple[tuple[str, ...], tuple[Precision, ...]]] = {
     "mma/gemm of floats": (("CONV_2D",), ("fp32",)),
-    "gpu/matrix_product of an adjoint right side": (("BATCH_MATMUL",), ("fp32", "fp16")),
+    "portable/matrix_product of an adjoint right side": (("BATCH_MATMUL",), ("fp32", "fp16")),
     "width blocking": (("CONV_2D",), ("fp32", "fp16")),
     "kn2row": (("CONV_2D", "TRANSPOSE_CONV"), ("fp32", "fp16")),
     "a sum in one kernel": (("CONV_2D", "FULLY_CONNECTED"), ("fp32", "fp16")),

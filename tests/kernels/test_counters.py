@@ -80,6 +80,6 @@ def test_products_load_as_little_as_a_convolution(registers: int, most: float) -
     net.output(layer)
     case = net.case()
     products = [c for _, c in count(case.model, case.inputs, registers) if c.products]
-    assert [c.template for c in products] == ["gpu/matrix_product"] * 4
+    assert [c.template for c in products] == ["portable/matrix_product"] * 4
     assert max(c.loads / c.products for c in products) <= most
     assert {(c.stores, c.products) for c in products} == {(1.0, 64.0)}

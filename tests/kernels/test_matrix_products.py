@@ -110,7 +110,7 @@ def test_an_infinity_stays_in_its_row_and_column(adjoint: tuple[bool, bool], dev
 
 def test_a_batched_layer_is_a_product_and_a_single_row_is_not() -> None:
     """On a GPU without matrix units; the depth of one row has to occupy the device."""
-    for rows, template in ((1, "gpu/vector_product"), (3350, "gpu/matrix_product")):
+    for rows, template in ((1, "portable/vector_product"), (3350, "portable/matrix_product")):
         net = Net(seed=1)
         net.output(Layer(rows, 80, 128, ()).network(net))
         target = Target(family="gpu", compute_units=16, storage="float")
@@ -124,7 +124,7 @@ def test_few_rows_of_an_adjoint_left_side_are_whole_vec4s_or_shared() -> None:
     net.output(Product((8,), (8,), 103, 3007, 22, (True, True), (0, 0, 0)).network(net))
     target = Target(family="gpu", compute_units=132, storage="float", executor="launch")
     plan = plan_of(net.case().model, target)
-    assert templates(plan)[-1] == "gpu/vector_product"
+    assert templates(plan)[-1] == "portable/vector_product"
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(8, 1000), (128, 3072)])
@@ -136,7 +136,7 @@ def test_an_adjoint_left_side_is_divided_like_any_other(rows: int, columns: int)
         net.output(Product((), (), rows, 768, columns, (adjoint, False), (0, 0, 0)).network(net))
         target = Target(family="gpu", compute_units=132, storage="float")
         plan = plan_of(net.case().model, target)
-        tiles += [k.kernel.tiles for k in plan.kernels if k.kernel.template == "gpu/matrix_product"]
+        tiles += [k.kernel.tiles for k in plan.kernels if k.kernel.template == "portable/matrix_product"]
     assert tiles[1] >= 0.7 * tiles[0]
 
 

@@ -115,8 +115,8 @@ def test_a_float_image_is_rounded_only_if_the_result_is() -> None:
 @pytest.mark.parametrize(
     ("shape", "channels", "template"),
     [
-        ((1, 1, 1, 512), 512, "gpu/vector_product"),
-        ((16, 1, 1, 512), 512, "gpu/matrix_product"),
+        ((1, 1, 1, 512), 512, "portable/vector_product"),
+        ((16, 1, 1, 512), 512, "portable/matrix_product"),
         ((32, 1, 1, 512), 512, "mma/gemm/direct"),
         ((1, 256, 256, 8), 1, "gpu/convolution"),
         ((1, 256, 256, 8), 32, "mma/gemm/direct"),

@@ -1,7 +1,7 @@
 """``FourBitDense``: a fully connected layer by weights of 4 bits, with a scale for each block of inputs of an output.
 
-Its kernel is a loader of the skeleton ``gpu/item_products.cl.j2``: it says where the operands come from, and has items,
-sums, fused functions and stores from there.
+Its kernel is a loader of the skeleton ``portable/item_products.cl.j2``: it says where the operands come from, and has
+items, sums, fused functions and stores from there.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from tflgpu.graph.ir import Tensor
 from tflgpu.kernels.architecture import PORTABLE
-from tflgpu.kernels.gpu.item_products import ItemProductsParameters
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
+from tflgpu.kernels.portable.item_products import ItemProductsParameters
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops import Emitter, Site, declare

@@ -18,7 +18,7 @@ from tests.support.limited_devices import Simulation, limited
 from tests.support.planning import plan_of
 from tests.support.targets import GPU
 from tflgpu.kernels.candidates import TileConfig
-from tflgpu.kernels.gpu.tuned_groups import SIZES
+from tflgpu.kernels.portable.tuned_groups import SIZES
 from tflgpu.kernels.request import Request
 from tflgpu.target import Limits, Target
 

@@ -12,12 +12,12 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import bias_argument, convolution_macs, packed_weights
 from tflgpu.kernels.gpu import GPU
-from tflgpu.kernels.gpu.costs import KLoopWork
-from tflgpu.kernels.gpu.item_products import ItemProductsParameters
-from tflgpu.kernels.gpu.tuned_groups import choose_with_group
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.packing import RUNTIME_BLOCK, Groups, block_inputs
 from tflgpu.kernels.phases import Phases, phases_of
+from tflgpu.kernels.portable.costs import KLoopWork
+from tflgpu.kernels.portable.item_products import ItemProductsParameters
+from tflgpu.kernels.portable.tuned_groups import choose_with_group
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, split_workspace, tile_count
 from tflgpu.ops.image.convolution import Convolution, TransposeConvolution

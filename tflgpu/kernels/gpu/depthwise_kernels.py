@@ -12,9 +12,9 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import depthwise_arguments, has_unrolled_taps
 from tflgpu.kernels.gpu import GPU
-from tflgpu.kernels.gpu.costs import KLoopWork
-from tflgpu.kernels.gpu.tuned_groups import choose_with_group
 from tflgpu.kernels.kernel import Kernel, Parameters, Storage
+from tflgpu.kernels.portable.costs import KLoopWork
+from tflgpu.kernels.portable.tuned_groups import choose_with_group
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.convolution import Depthwise

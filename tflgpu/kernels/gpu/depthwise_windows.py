@@ -18,8 +18,8 @@ from tflgpu.kernels.candidates import Candidate, Tile, TileConfig, ranked
 from tflgpu.kernels.convolutions import depthwise_arguments
 from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.gpu import GPU
-from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.kernel import Kernel, Parameters, Storage
+from tflgpu.kernels.portable.costs import KLoopWork
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, operand_vec4s, split_workspace, tile_count
 from tflgpu.ops.image.convolution import Depthwise

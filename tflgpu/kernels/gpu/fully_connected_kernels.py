@@ -10,13 +10,13 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate
 from tflgpu.kernels.convolutions import is_vector_product
 from tflgpu.kernels.gpu import GPU
-from tflgpu.kernels.gpu.costs import KLoopWork
-from tflgpu.kernels.gpu.matrix_products import MatrixProduct, MatrixTile, Side, matrix_product, order
-from tflgpu.kernels.gpu.matrix_products import candidates as product_candidates
-from tflgpu.kernels.gpu.tuned_groups import choose_with_group
-from tflgpu.kernels.gpu.vector_products import ROWS, VectorTile, vector_candidates, vector_product
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.packing import pack_dense
+from tflgpu.kernels.portable.costs import KLoopWork
+from tflgpu.kernels.portable.matrix_products import MatrixProduct, MatrixTile, Side, matrix_product, order
+from tflgpu.kernels.portable.matrix_products import candidates as product_candidates
+from tflgpu.kernels.portable.tuned_groups import choose_with_group
+from tflgpu.kernels.portable.vector_products import ROWS, VectorTile, vector_candidates, vector_product
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.stored_integers import stored_integers
 from tflgpu.target import Target

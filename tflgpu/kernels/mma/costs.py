@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.demand import Demand, Phase
-from tflgpu.kernels.gpu.costs import split_sum
 from tflgpu.kernels.gpu.excite_kernel import groups_at_once
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands
+from tflgpu.kernels.portable.costs import split_sum
 from tflgpu.kernels.tiling import tile_count, waves
 from tflgpu.target import ITEM_BYTES, VEC4_BYTES, Target
 from tflgpu.target.measured_costs import RingCosts

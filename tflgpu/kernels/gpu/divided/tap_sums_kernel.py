@@ -9,11 +9,11 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.gpu import GPU
-from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.divided.kn2row import TapSums
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.phases import Phases, phases_between
+from tflgpu.kernels.portable.costs import KLoopWork
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count
 from tflgpu.ops.image.window import Window

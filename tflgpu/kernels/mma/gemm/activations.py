@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from tflgpu.kernels.candidates import Candidate, ranked
-from tflgpu.kernels.gpu.matmul_kernels import matmul_candidates, product_of
-from tflgpu.kernels.gpu.matrix_products import MatrixProduct, Side
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.costs import GemmWork
@@ -14,6 +12,8 @@ from tflgpu.kernels.mma.gemm.packed_weights import BATCH_REGISTERS, WarpTile, eq
 from tflgpu.kernels.mma.gemm.skeletons import RegistersParameters
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import BLOCK_REGISTERS, Operands
+from tflgpu.kernels.portable.matmul_kernels import matmul_candidates, product_of
+from tflgpu.kernels.portable.matrix_products import MatrixProduct, Side
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import split_workspace, tile_count
 from tflgpu.target import Target

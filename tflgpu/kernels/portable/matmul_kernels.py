@@ -1,4 +1,4 @@
-"""Products of two activations on GPUs: for few rows work-groups that share the depth, else blocks in registers."""
+"""Products of two activations: for few rows work-groups that share the depth, else blocks in registers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tflgpu.graph.layout import Geometry, Shape
 from tflgpu.kernels.access import Access, reach
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.candidates import Candidate
-from tflgpu.kernels.gpu.costs import KLoopWork
-from tflgpu.kernels.gpu.matrix_products import MatrixProduct, MatrixTile, Side, candidates, matrix_product
-from tflgpu.kernels.gpu.tuned_groups import choose_with_group
-from tflgpu.kernels.gpu.vector_products import VectorTile, vector_candidates, vector_product
 from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.portable.costs import KLoopWork
+from tflgpu.kernels.portable.matrix_products import MatrixProduct, MatrixTile, Side, candidates, matrix_product
+from tflgpu.kernels.portable.tuned_groups import choose_with_group
+from tflgpu.kernels.portable.vector_products import VectorTile, vector_candidates, vector_product
 from tflgpu.kernels.request import Request
 from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
 from tflgpu.target import Target
@@ -64,7 +64,7 @@ def matmul_candidates(shape: MatrixProduct, target: Target) -> list[Candidate[Ti
 
     def cycles(candidate: Candidate[Tile, KLoopWork]) -> float:
         if isinstance(candidate.tile, MatrixTile) and shape.right.adjoint:
-            return corrected("gpu/matrix_product of an adjoint right side", candidate.cycles, shared[0].cycles)
+            return corrected("portable/matrix_product of an adjoint right side", candidate.cycles, shared[0].cycles)
         return candidate.cycles
 
     return sorted([*found, *shared], key=cycles)

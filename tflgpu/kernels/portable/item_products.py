@@ -9,7 +9,7 @@ from tflgpu.kernels.kernel import Parameters
 
 @dataclass(frozen=True, kw_only=True)
 class ItemProductsParameters(Parameters):
-    """Parameters of ``templates/gpu/item_products.cl.j2``."""
+    """Parameters of ``templates/portable/item_products.cl.j2``."""
 
     rows: int
     slices_out: int

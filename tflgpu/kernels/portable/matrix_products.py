@@ -10,9 +10,9 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Access
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import bias_argument
-from tflgpu.kernels.gpu.costs import KLoopWork
-from tflgpu.kernels.gpu.item_products import ItemProductsParameters
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters
+from tflgpu.kernels.portable.costs import KLoopWork
+from tflgpu.kernels.portable.item_products import ItemProductsParameters
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, items_per_tile, split_workspace, tile_count
 from tflgpu.target import ElementType, Target
@@ -141,8 +141,8 @@ class ProductParameters(Parameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatrixProductParameters(ItemProductsParameters, ProductParameters, template="gpu/matrix_product"):
-    """Parameters of ``templates/gpu/matrix_product.cl.j2``."""
+class MatrixProductParameters(ItemProductsParameters, ProductParameters, template="portable/matrix_product"):
+    """Parameters of ``templates/portable/matrix_product.cl.j2``."""
 
     slices_per_split: int
     neighbours: int

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import bias_argument
-from tflgpu.kernels.gpu.costs import KLoopWork
-from tflgpu.kernels.gpu.matrix_products import MatrixProduct, ProductParameters
 from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.portable.costs import KLoopWork
+from tflgpu.kernels.portable.matrix_products import MatrixProduct, ProductParameters
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.stored_integers import StoredIntegers
 from tflgpu.kernels.tiling import fits_local, reduces_in_subgroups, split_workspace, tile_count
@@ -62,8 +62,8 @@ def _slice_blocks(shape: MatrixProduct, tile: VectorTile, target: Target) -> int
 
 
 @dataclass(frozen=True, kw_only=True)
-class VectorProductParameters(ProductParameters, template="gpu/vector_product"):
-    """Parameters of ``templates/gpu/vector_product.cl.j2``."""
+class VectorProductParameters(ProductParameters, template="portable/vector_product"):
+    """Parameters of ``templates/portable/vector_product.cl.j2``."""
 
     rows: int
     sharers: int
