@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,17 @@ def test_no_module_registers_both_lowerings_and_rewrites() -> None:
     assert {name for name, kinds in found.items() if len(kinds) > 1} == set()
     assert found["kernels/mma/fuse_pairs.py"] == {"rewrite"}
     assert found["kernels/mma/pointwise_depthwise.py"] == {"lowering"}
+
+
+def test_a_package_lists_every_module_that_registers_something() -> None:
+    for folder in (PACKAGE / "kernels").iterdir():
+        found = {
+            ".".join(module.relative_to(folder).with_suffix("").parts)
+            for module in folder.rglob("*.py")
+            if registers(module)
+        }
+        if (folder / "__init__.py").exists():
+            assert set(import_module(f"tflgpu.kernels.{folder.name}").KERNELS) == found, folder.name
 
 
 def test_only_an_architecture_and_what_refines_it_name_it() -> None:

@@ -21,7 +21,7 @@ from tests.support.targets import CPU, GPU
 from tests.support.templates import kernel_templates
 from tflgpu.codegen.environment import template_folder
 from tflgpu.frontend.lower import lower
-from tflgpu.kernels.architecture import LOWERINGS, PORTABLE, architectures, lowerings
+from tflgpu.kernels.architecture import LOWERINGS, architectures, lowerings
 from tflgpu.model.reader import read_model
 from tflgpu.ops import REGISTRY
 from tflgpu.ops.epilogue_ops import ACTIVATIONS, FUNCTIONS
@@ -80,22 +80,6 @@ def test_lowerings_of_refining_architectures_come_first() -> None:
         for kind in LOWERINGS:
             depths = [lowering.architecture.depth for lowering in lowerings(kind, target)]
             assert depths == sorted(depths, reverse=True)
-
-
-def test_what_serves_every_device_from_the_folder_of_an_architecture_comes_last() -> None:
-    """It is imported when nothing else applies, so nothing that comes later may be hidden by that."""
-    folders = {each.name for each in architectures()}
-    found = [
-        each
-        for registered in LOWERINGS.values()
-        for each in registered
-        if each.architecture is PORTABLE and each.lower.__module__.split(".")[2] in folders - {"portable"}
-    ]
-    assert [each.kind for each in found] == ["matmul"]
-    for each in found:
-        assert each.when is None
-        for target in (CPU, GPU):
-            assert all(lowering.when for lowering in lowerings(each.kind, target) if lowering is not each)
 
 
 def test_modules_of_an_architecture_are_imported_for_its_devices_only() -> None:

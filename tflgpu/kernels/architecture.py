@@ -2,19 +2,21 @@
 
 An architecture is a folder beside this module. It may refine another: its lowerings come first, and the other's serve
 where it has none. Importing :mod:`tflgpu.kernels` imports the package of every folder, so that a new one needs no edit
-elsewhere. The modules of a package are imported with the first device of its architecture.
+elsewhere. A package lists in ``KERNELS`` its modules that register something. They are imported with the first device
+of its architecture, those of a folder that is no architecture with the first device.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, partial, update_wrapper
+from graphlib import TopologicalSorter
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules, walk_packages
-from typing import Literal
+from pkgutil import iter_modules
+from typing import Literal, TypeVar
 
 from tflgpu.graph.ir import Array
 from tflgpu.kernels.candidates import Candidate, Tile, Work
@@ -82,37 +84,69 @@ class Architecture:
         when: Callable[[Request], bool] | None = None,
         best: Best | None = None,
         *,
+        after: tuple[str, ...] = (),
         reads_grids: bool = False,
         obstacle: Callable[[Request], str | None] | None = None,
     ) -> Callable[[Lower], Lower]:
         """Register the decorated function for nodes of ``kind``.
 
-        when: what must be true of a request as well. best, reads_grids, obstacle: see :class:`Lowering`.
+        Args:
+            kind: The kind of the nodes.
+            when: The condition that a request has to fulfil as well.
+            best: The fastest tile, see :class:`Lowering`.
+            after: The names of the architecture's lowerings that are taken where this one applies as well.
+            reads_grids: Whether the kernel converts integers on a grid, see :class:`Lowering`.
+            obstacle: The reason why it does not apply, see :class:`Lowering`.
+
+        Returns:
+            The decorator.
         """
 
         def register(lower: Lower) -> Lower:
-            lowerings = LOWERINGS.setdefault(kind, [])
-            lowerings.append(Lowering(kind, self, when, lower, best, reads_grids, obstacle))
+            lowering = Lowering(kind, self, when, lower, best, reads_grids, obstacle, after)
+            registered = declared_order([*LOWERINGS.get(kind, []), lowering])
+            LOWERINGS[kind] = sorted(registered, key=Lowering.precedence)
             return lower
 
         return register
 
-    def rewrite(self, phase: Phase, *, fuses: bool = False) -> Callable[[Rewrite], Rewrite]:
-        """Register the decorated function as a pass of a phase, see :class:`RegisteredRewrite`."""
+    def rewrite(
+        self, phase: Phase, *, after: tuple[str, ...] = (), fuses: bool = False
+    ) -> Callable[[Rewrite], Rewrite]:
+        """Register the decorated function as a pass of a phase.
+
+        Args:
+            phase: The phase, see :class:`RegisteredRewrite`.
+            after: The names of the passes of the phase that have to run before, such as "gpu.fuse_excitations".
+            fuses: Whether tensors are left out that no kernel stores any more.
+
+        Returns:
+            The decorator.
+        """
 
         def register(rewrite: Rewrite) -> Rewrite:
-            REWRITES.append(RegisteredRewrite(rewrite.__name__, self, phase, rewrite, fuses))
+            _register(RegisteredRewrite(f"{self.name}.{rewrite.__name__}", self, phase, rewrite, after, fuses))
             return rewrite
 
         return register
 
-    def fusion(self, fuse: Fuse) -> Fuse:
+    def fusion(self, *, after: tuple[str, ...] = ()) -> Callable[[Fuse], Fuse]:
         """Register the decorated function as a pass that makes one node of several that one kernel computes faster.
 
         The one writes what the last of them wrote; what the others wrote nothing else reads.
+
+        Args:
+            after: The names of the fusions that have to run before, as in :meth:`rewrite`.
+
+        Returns:
+            The decorator.
         """
-        REWRITES.append(RegisteredRewrite(fuse.__name__, self, "fuse", partial(fuse_nodes, fuse), fuses=True))
-        return fuse
+
+        def register(fuse: Fuse) -> Fuse:
+            self.rewrite("fuse", after=after, fuses=True)(update_wrapper(partial(fuse_nodes, fuse), fuse))
+            return fuse
+
+        return register
 
 
 @dataclass(frozen=True)
@@ -122,7 +156,8 @@ class Lowering:
     when: what else must be true; None for nothing. best: the fastest tile of the kernel by the cost model; None where
     it cannot compute as many shares of sums. A lowering without it computes no shares. reads_grids: whether the
     kernel converts 8-bit integers on a grid to floats when it loads its inputs, those of the epilogue aside.
-    obstacle: of one that multiplies integers, why it cannot for a request, for reports.
+    obstacle: of one that multiplies integers, why it cannot for a request, for reports. after: the names of those of
+    its architecture that are taken where both apply; of two that name none, one applies at most.
     """
 
     kind: str
@@ -132,6 +167,12 @@ class Lowering:
     best: Best | None = None
     reads_grids: bool = False
     obstacle: Callable[[Request], str | None] | None = None
+    after: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name by which others name it in their ``after``."""
+        return self.lower.__name__
 
     def precedence(self) -> tuple[int, bool]:
         """Refining architectures before refined ones, conditions before none."""
@@ -147,25 +188,46 @@ class RegisteredRewrite:
     """A pass over the graph for the devices of an architecture.
 
     Passes run by phase: "fuse" makes one node of several, "replace" another node of one, "divide" several of one,
-    because of what it computes, and "share" divides the sums of nodes among kernels. Within a phase, passes of refined
-    architectures come before those of refining ones, and then the names decide; they must not depend on each other.
-    fuses: whether tensors are left out that no kernel stores any more.
+    because of what it computes, and "share" divides the sums of nodes among kernels. Within a phase, a pass runs after
+    those that it names in ``after``; otherwise plans do not depend on the order. fuses: whether tensors are left out
+    that no kernel stores any more.
     """
 
     name: str
     architecture: Architecture
     phase: Phase
     run: Rewrite
+    after: tuple[str, ...] = ()
     fuses: bool = False
-
-    def precedence(self) -> tuple[int, str]:
-        """By what rewrites of a phase are sorted: the most general architecture first."""
-        return self.architecture.depth, self.name
 
 
 ARCHITECTURES: list[Architecture] = []
-LOWERINGS: dict[str, list[Lowering]] = {}  # by kind, as they were registered
-REWRITES: list[RegisteredRewrite] = []  # of all phases, as they were registered
+# In their declared order. Where none is declared, plans do not depend on it.
+LOWERINGS: dict[str, list[Lowering]] = {}  # by kind
+REWRITES: list[RegisteredRewrite] = []  # of all phases
+
+Registered = TypeVar("Registered", Lowering, RegisteredRewrite)
+
+
+def declared_order(registered: Sequence[Registered]) -> list[Registered]:
+    """Sort what is registered so that each comes after those that it names in ``after``.
+
+    Args:
+        registered: Lowerings of one kind, or rewrites, in any order.
+
+    Returns:
+        The same; those that name none in the order that they had.
+
+    Raises:
+        graphlib.CycleError: Some come after each other.
+    """
+    before = {each: [other for other in registered if other.name in each.after] for each in registered}
+    return list(TopologicalSorter(before).static_order())
+
+
+def _register(rewrite: RegisteredRewrite) -> None:
+    REWRITES[:] = declared_order([*REWRITES, rewrite])
+
 
 PORTABLE = Architecture("portable", lambda _: True).register()
 
@@ -179,38 +241,29 @@ def architectures(target: Target | None = None) -> list[Architecture]:
 
 @cache
 def _import_modules(architectures: frozenset[str]) -> None:
-    """Those of every folder, but for other architectures'."""
+    """Those that register something, of every folder but other architectures'."""
     others = {each.name for each in ARCHITECTURES} - architectures
     for folder in iter_modules([str(Path(__file__).parent)], "tflgpu.kernels."):
         if folder.ispkg and folder.name.rpartition(".")[2] not in others:
-            for module in walk_packages(import_module(folder.name).__path__, f"{folder.name}."):
-                import_module(module.name)
+            for module in import_module(folder.name).KERNELS:
+                import_module(f"{folder.name}.{module}")
 
 
 def rewrites(phase: Phase, target: Target | None = None) -> list[RegisteredRewrite]:
     """The passes of a phase for a device, in order; without a device, for all of them."""
     included = architectures(target)
-    registered = (each for each in REWRITES.copy() if each.phase == phase and each.architecture in included)
-    return sorted(registered, key=RegisteredRewrite.precedence)
+    return [each for each in REWRITES.copy() if each.phase == phase and each.architecture in included]
 
 
 def lowerings(kind: str, target: Target) -> list[Lowering]:
     """What makes kernels of nodes of a kind on a device, in order."""
     included = architectures(target)
-    registered = (each for each in LOWERINGS.get(kind, []).copy() if each.architecture in included)
-    return sorted(registered, key=Lowering.precedence)
+    return [each for each in LOWERINGS.get(kind, []) if each.architecture in included]
 
 
 def lowering_of(request: Request) -> Lowering:
-    """The first lowering that applies.
-
-    Where none does, it is one for every device in the folder of another architecture, which is imported then.
-    """
-    found = next(_applying(request), None)
-    if found is None:
-        architectures()
-        found = next(_applying(request))
-    return found
+    """The first lowering that applies."""
+    return next(_applying(request))
 
 
 def sharing_lowering(request: Request) -> Lowering | None:

@@ -7,3 +7,20 @@ from tflgpu.kernels.architecture import PORTABLE, Architecture
 CPU = Architecture("cpu", lambda target: target.family == "cpu", refines=PORTABLE).register()
 
 VECTOR = 16  # lanes of the widest float vectors
+
+KERNELS: tuple[str, ...] = (
+    "attention_kernel",
+    "band_kernels",
+    "convolution_kernels",
+    "depthwise_bands",
+    "depthwise_kernels",
+    "fully_connected_kernels",
+    "fuse_attention",
+    "fuse_bands",
+    "matmul_kernel",
+    "matmul_sides",
+    "moved_pixels",
+    "pool_kernel",
+    "resize_kernel",
+    "row_kernels",
+)

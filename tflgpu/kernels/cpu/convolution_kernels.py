@@ -156,11 +156,11 @@ def _cost_by_quads(request: Request) -> float:
     return quads_cost(g.batch * blocks.rows.height * row, products, has_halves(request), request.target)
 
 
-CPU.lowering("convolution", when=_is_packed, reads_grids=True)(packed_convolution)
+CPU.lowering("convolution", when=_is_packed, after=("pointwise_convolution",), reads_grids=True)(packed_convolution)
 
 
 @CPU.lowering("transpose_convolution", reads_grids=True)
-@CPU.lowering("convolution", when=_reads_slices, reads_grids=True)
+@CPU.lowering("convolution", when=_reads_slices, after=("packed_convolution",), reads_grids=True)
 def convolution_of_slices(request: Request) -> Kernel:
     """Blocks of quads, which are four neighbouring pixels of a slice, by output slices."""
     blocks = _quad_blocks(request)

@@ -55,7 +55,7 @@ class DepthwiseRowsParameters(Parameters, template="cpu/depthwise_rows"):
     factor_type: ElementType
 
 
-@CPU.lowering("depthwise", when=_is_small, reads_grids=True)
+@CPU.lowering("depthwise", when=_is_small, after=("dense_convolution",), reads_grids=True)
 def depthwise_rows(request: Request) -> Kernel:
     """A depthwise convolution whose tile is some rows of a slice."""
     attributes, g = request.attributes(Depthwise), request.output.geometry

@@ -51,7 +51,7 @@ class FullyConnectedParameters(BlockProductsParameters, template="cpu/fully_conn
     together: int
 
 
-@CPU.lowering("convolution", when=is_vector_product, reads_grids=True)
+@CPU.lowering("convolution", when=is_vector_product, after=("convolution_of_slices",), reads_grids=True)
 @CPU.lowering("fully_connected", reads_grids=True)
 def fully_connected(request: Request) -> Kernel:
     """A fully connected layer in blocks of rows by vectors of 16 outputs."""

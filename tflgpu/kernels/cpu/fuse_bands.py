@@ -25,7 +25,7 @@ Storages = Mapping[TensorId, Storage]
 Join = Callable[[Node, Node, tuple[EpilogueOp, ...], Graph, Storages, Target], object]
 
 
-@CPU.fusion
+@CPU.fusion()
 def fuse_bands(graph: Graph, storage: Storages, target: Target) -> Graph:
     """One node for each pair of neighbours that run faster so. First those that spare the most memory."""
     if target.arithmetic == "half" or (target.storage == "half" and _is_quantized(graph)):

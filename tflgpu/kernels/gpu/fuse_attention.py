@@ -12,7 +12,7 @@ from tflgpu.kernels.rows.find_attention import with_attention
 from tflgpu.target import Target
 
 
-@GPU.fusion
+@GPU.fusion()
 def fuse_attention(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
     """One node for each attention for which the kernel has room."""
     return with_attention(graph, storage, lambda attention, _: bool(rows_held(attention, target)))

@@ -31,7 +31,7 @@ class Excitation:
     attributes: Excite
 
 
-@GPU.fusion
+@GPU.fusion()
 def fuse_excitations(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
     """One node for each squeeze-and-excitation that runs faster so."""
     found = {}

@@ -15,3 +15,5 @@ INTEGERS = Architecture(
     facts=lambda target: {"unit": UNITS[target.integer_unit or ""]},
     trial=lambda target: trial_of(UNITS[target.integer_unit or ""]),
 ).register()
+
+KERNELS: tuple[str, ...] = ("integer_depthwise", "integer_products", "read_inputs")

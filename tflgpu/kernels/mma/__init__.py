@@ -14,3 +14,19 @@ MMA = Architecture(
     refines=GPU,
     prelude=("ptx/matrix_units_ptx", "ptx/float_products"),
 ).register()
+
+KERNELS: tuple[str, ...] = (
+    "attention_kernel",
+    "convolution_kernels",
+    "depthwise_pointwise",
+    "diagonal_depthwise",
+    "divide_attention",
+    "excited_pointwise",
+    "fuse_attention",
+    "fuse_excited_pointwise",
+    "fuse_mapped_pointwise",
+    "fuse_pairs",
+    "gemm.activations",
+    "mapped_pointwise",
+    "pointwise_depthwise",
+)

@@ -158,7 +158,7 @@ def convolution_of_rows(request: Request) -> Kernel:
     return rows.kernel(request, window, weights, bias)
 
 
-@MMA.lowering("convolution", when=_is_dense, best=_best)
+@MMA.lowering("convolution", when=_is_dense, after=("convolution_of_rows",), best=_best)
 def convolution(request: Request) -> Kernel:
     """A dense convolution, by the loader that the cost model ranks first."""
     return _kernel(request, request.constant(1))

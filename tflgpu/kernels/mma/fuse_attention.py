@@ -12,7 +12,7 @@ from tflgpu.kernels.rows.find_attention import with_attention
 from tflgpu.target import Target
 
 
-@MMA.fusion
+@MMA.fusion()
 def fuse_attention(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
     """One node for each attention of halves for which there is a tile."""
     return with_attention(

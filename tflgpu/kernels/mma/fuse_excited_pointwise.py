@@ -34,7 +34,7 @@ from tflgpu.ops.image.window import POINTWISE
 from tflgpu.target import Target
 
 
-@MMA.fusion
+@MMA.fusion(after=("gpu.fuse_excitations",))
 def fuse_excited_pointwise(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
     """One node for each excitation and the pointwise convolution after it that run faster so."""
     zeros = NewTensors(graph)

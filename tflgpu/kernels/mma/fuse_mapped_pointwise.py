@@ -24,7 +24,7 @@ from tflgpu.ops.image.window import POINTWISE
 from tflgpu.target import Target
 
 
-@MMA.fusion
+@MMA.fusion(after=("gpu.fuse_excitations",))
 def fuse_mapped_pointwise(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
     """One node for each map and the pointwise convolution or layer of it that run faster so."""
     zeros = NewTensors(graph)

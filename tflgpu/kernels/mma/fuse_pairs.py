@@ -94,7 +94,7 @@ class Pair:
     saved: float
 
 
-@MMA.fusion
+@MMA.fusion(after=("mma.fuse_excited_pointwise", "mma.fuse_mapped_pointwise"))
 def fuse_pairs(graph: Graph, storage: Storages, target: Target) -> Graph:
     """One node for each pair that runs faster so on ``target``."""
     pairs = best_pairs({pair.second.output: pair for pair in _pairs(graph, storage, target)})

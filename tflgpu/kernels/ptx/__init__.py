@@ -22,3 +22,5 @@ PTX_ROUNDING = Architecture(
     refines=PTX,
     prelude=("ptx/rounding_ptx",),
 ).register()
+
+KERNELS: tuple[str, ...] = ()

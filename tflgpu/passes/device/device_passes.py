@@ -74,7 +74,7 @@ def passes_for(target: Target | None = None) -> dict[str, DevicePass]:
 
 def _registered(phase: Phase, target: Target | None) -> Iterator[DevicePass]:
     for each in rewrites(phase, target):
-        yield DevicePass(f"{each.architecture.name}.{each.name}", each.run, each.architecture, each.fuses)
+        yield DevicePass(each.name, each.run, each.architecture, each.fuses)
 
 
 def planned(planning: Planning, *, fuse: bool = True) -> Planning:

@@ -32,7 +32,7 @@ LITTLE = 1.1  # times the least cycles, which fewer shares may take
 ELEMENTS = 1 << 20  # of all shares of a result: they are written and read again
 
 
-@GPU.rewrite("share")
+@GPU.rewrite("share", after=("gpu.divide_classifiers",))
 def share_sums(planning: Planning) -> Planning:
     """With two nodes for one wherever they are faster."""
     return divide_nodes(planning, _shared)

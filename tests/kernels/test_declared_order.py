@@ -1,0 +1,50 @@
+"""Lowerings and rewrites in an order that nobody declared: plans must not depend on it."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from tests.conftest import missing
+from tests.digests import EXECUTORS, TARGETS, digests
+from tests.support.networks_of_today import NAMES, SHARED, redrawn
+from tflgpu.compiler import compile_model
+from tflgpu.kernels import architecture
+from tflgpu.kernels.architecture import LOWERINGS, REWRITES, Lowering, architectures, declared_order
+from tflgpu.options import Options
+from tflgpu.target import Target
+
+MODELS = {path.stem: path for path in (SHARED / "models").glob("*.tflite")} | {name: None for name in NAMES}
+QUICK = ("selfie_segmenter", "face_landmark", "torchaudio_conformer", "mobilenetv3_large_100.tflite.xz")
+
+
+@pytest.mark.quick(when=lambda model: model in QUICK)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("model", sorted(MODELS) or ["none"])
+def test_plans_do_not_depend_on_an_order_that_is_not_declared(
+    model: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not MODELS:
+        missing(f"the folder of models {SHARED}")
+    path = MODELS[model]
+    data = redrawn(model) if path is None else path.read_bytes()
+    device = Target(**TARGETS[target], executor=EXECUTORS[target][1], storage="half")  # type: ignore[arg-type]
+    expected = digests(*compile_model(data, Options(), device))
+    draw = Random(0)
+    for shuffled in (lambda known: known[::-1], lambda known: draw.sample(known, len(known))):
+        monkeypatch.setattr(architecture, "REWRITES", declared_order(shuffled(REWRITES)))
+        orders = {kind: declared_order(shuffled(known)) for kind, known in LOWERINGS.items()}
+        by_precedence = {kind: sorted(known, key=Lowering.precedence) for kind, known in orders.items()}
+        monkeypatch.setattr(architecture, "LOWERINGS", by_precedence)
+        assert digests(*compile_model(data, Options(), device)) == expected
+
+
+def test_every_order_names_what_is_registered() -> None:
+    architectures()
+    for known in (REWRITES, *LOWERINGS.values()):
+        for each in known:
+            beside = {other.name: other for other in known}
+            assert all(name in beside for name in each.after), each.name
+    for each in REWRITES:
+        assert {other.phase for other in REWRITES if other.name in each.after} <= {each.phase}
