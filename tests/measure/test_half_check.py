@@ -13,11 +13,15 @@ import pytest
 
 import tflgpu
 from tests.cli.command import as_json, succeed
+from tests.frontend import sized_models
+from tests.frontend.control_flow import control_models
+from tests.frontend.control_flow.padded_suppression import draw_boxes, padded_suppression
+from tests.frontend.dynamic_models import Draw
 from tests.support.models import Builder
 from tflgpu.fallback.guarded_process import GuardedProcess
 from tflgpu.measure import half_check
 from tflgpu.measure.half_check import compared
-from tflgpu.measure.trace import Result
+from tflgpu.measure.trace import Result, trace
 from tflgpu.options import options_of
 from tflgpu.report.half_precision import HalfPrecision
 from tflgpu.runtime.instance import Instance
@@ -175,3 +179,24 @@ def test_tensors_are_compared_by_their_own_ranges() -> None:
     assert [each.name for each in found] == ["a", "b"]
     assert found[0].error == pytest.approx(0.1) and not found[0].extreme
     assert found[1].extreme == 7e4
+
+
+OBSERVED: dict[str, tuple[bytes, Draw]] = {
+    **{name: (build(), draw) for name, (build, draw) in control_models.MODELS.items()},
+    **{name: sized_models.MODELS[name] for name in ("suppression", "detector", "boolean_mask")},
+    "parted loop": (padded_suppression(2, 3, 8, 20), lambda rng: [draw_boxes(rng, 2, 24, 2.0)]),
+}
+
+
+@pytest.mark.parametrize("name", OBSERVED)
+def test_loops_and_open_sizes_are_observed(name: str) -> None:
+    """Kernels have a launch each there, and outputs the sizes and the checks of a run."""
+    data, draw = OBSERVED[name]
+    options, inputs = (
+        tflgpu.Options(device="Intel", precision="fp32", fallback="forbid"),
+        draw(np.random.default_rng(0)),
+    )
+    found: dict[int, Any] = {}
+    assert trace(data, inputs, options, found)
+    for got, wanted in zip(found.values(), tflgpu.compile(data, options).run(inputs).values(), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)

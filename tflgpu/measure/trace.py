@@ -15,19 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tflgpu.artifact.artifact import pieces_of
-from tflgpu.artifact.executable import Executable
+from tflgpu.artifact.artifact import DevicePartition, pieces_of
 from tflgpu.artifact.serializer import open_cache
-from tflgpu.codegen.link import link
-from tflgpu.codegen.render import render
 from tflgpu.compiler import compile_piece, device_partition
 from tflgpu.fallback.cpu_engine import CpuEngine
 from tflgpu.fallback.guarded_process import GuardedProcess
 from tflgpu.fallback.shape_inference import litert_shapes
 from tflgpu.fallback.submodel import Submodel, extract_submodel
-from tflgpu.frontend.control_flow.pieces import Call
+from tflgpu.frontend.control_flow.pieces import Call, LoweredPiece
 from tflgpu.frontend.frontend import lower_model
-from tflgpu.frontend.lowered import Lowered
 from tflgpu.frontend.partition import Partition
 from tflgpu.graph.layout import unpack
 from tflgpu.measure.device_model import planned_target
@@ -38,6 +34,7 @@ from tflgpu.passes import optimize
 from tflgpu.plan import make_plan
 from tflgpu.runtime.engine import engine_of
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
+from tflgpu.runtime.instance import checked_results
 from tflgpu.runtime.opencl.build import WideGroupsError, check_groups
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program
@@ -88,8 +85,8 @@ def trace(
                 found += (Result(*each) for each in zip(names, repeat(partition.operators), results, strict=False))
             elif partition.on_device:
                 with DeviceFailures(device, "running the model"):
-                    lowered = frontend.lower_partition(partition)
-                    results = _within(target, partial(_run_partition, lowered, given, session, found))
+                    (piece,) = frontend.pieces(partition)
+                    results = _within(target, partial(_run_partition, piece, given, session, found))
             else:
                 rest = extract_submodel(model, frontend.entry.subgraph, partition, frontend.sizes(partition))
                 codes = {o.index: o.code for o in frontend.lowered.entries}
@@ -110,11 +107,11 @@ def _within(target: Target, run: Callable[[Target], list[Array]]) -> list[Array]
             target = target.with_group_sizes(error.sizes)
 
 
-def _program(source: str, executable: Executable, session: Session) -> Any:
+def _executor(piece: DevicePartition, session: Session) -> LaunchExecutor:
     """Raises WideGroupsError."""
-    program = compile_program(session.context, source)
-    check_groups(program, executable, session)
-    return program
+    program = compile_program(session.context, piece.source)
+    check_groups(program, piece.executable, session)
+    return LaunchExecutor(piece.executable, program, session)
 
 
 def _run_call(
@@ -123,21 +120,16 @@ def _run_call(
     """Run a loop or a branch, whose kernels are not observed. Returns its outputs."""
     plans = [make_plan(optimize(piece.graph), target) for piece in call.pieces]
     compiled = device_partition(partition, call, list(map(compile_piece, call.pieces, plans)), plans)
-    executors = [
-        LaunchExecutor(piece.executable, _program(piece.source, piece.executable, session), session)
-        for piece in pieces_of(compiled)
-    ]
-    return engine_of(compiled, executors).run(inputs)
+    return engine_of(compiled, [_executor(piece, session) for piece in pieces_of(compiled)]).run(inputs)
 
 
 def _run_partition(
-    lowered: Lowered, inputs: Sequence[Array], session: Session, found: list[Result], target: Target
+    piece: LoweredPiece, inputs: Sequence[Array], session: Session, found: list[Result], target: Target
 ) -> list[Array]:
     """Run a partition on the device, append its kernels' results to ``found``, return its outputs."""
-    plan = make_plan(optimize(lowered.graph), target)
-    source = render(plan)
-    executable = link(plan, source.names, lowered.output_types)
-    executor = LaunchExecutor(executable, _program(source.text, executable, session), session)
+    plan = make_plan(optimize(piece.graph), target)
+    compiled = compile_piece(piece, plan)
+    executor = _executor(compiled, session)
 
     def record(number: int, elements: Array) -> None:
         node = plan.kernels[number].node
@@ -151,4 +143,5 @@ def _run_partition(
         found.append(Result(tensor.name, node.sources, np.ascontiguousarray(value)))
 
     written = [plan.storage[k.node.output] for k in plan.kernels]
-    return executor.observe(inputs, [(s.type, s.geometry.elements) for s in written], record)
+    results = executor.observe(inputs, [(s.type, s.geometry.elements) for s in written], record)
+    return checked_results(compiled, results)

@@ -203,7 +203,7 @@ class Instance:
             else:
                 runs.settle()
                 arrays = runs.make(whole.run, inputs, outputs)
-            return _checked(self.artifact.partitions[0], arrays) if self._has_checks else arrays
+            return checked_results(self.artifact.partitions[0], arrays) if self._has_checks else arrays
         self._settle()
         return self._run_in_parts(inputs, outputs)
 
@@ -222,7 +222,7 @@ class Instance:
         """Wait for an inference that was enqueued. To be called once."""
         if self._whole is None or isinstance(flight.passage, Arrived):
             return flight.passage.arrays()
-        return _checked(self.artifact.partitions[0], self._whole.collect(flight))
+        return checked_results(self.artifact.partitions[0], self._whole.collect(flight))
 
     def _run_in_parts(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
         values, _ = self._run_partitions(inputs)
@@ -248,7 +248,7 @@ class Instance:
                 start = perf_counter()
                 run = partial(engine.run, [values[t] for t in partition.inputs])
                 makes_thread = isinstance(partition, DevicePartition) and self.prepared is None
-                results = _checked(partition, runs.make(run) if makes_thread else run())
+                results = checked_results(partition, runs.make(run) if makes_thread else run())
                 seconds.append(perf_counter() - start)
                 values |= zip(partition.outputs, results, strict=True)
         return values, seconds
@@ -314,7 +314,7 @@ def _check_shape(what: str, planned: Shape, computed: Shape) -> None:
         raise ValueError(f"{what} has shape {list(computed)} in this run; {list(planned)} was expected")
 
 
-def _checked(partition: CompiledPartition, results: list[Array]) -> list[Array]:
+def checked_results(partition: CompiledPartition, results: list[Array]) -> list[Array]:
     """The results of the partition as they are meant: trimmed, without what its checks and sizes are.
 
     Raises ValueError for every fault that the checks found.
