@@ -29,7 +29,8 @@ def cpu_obstacles(
     inputs: None where absent or not yet known. subgraph: its own. subgraphs: those of the file, which it may call.
     """
     of_values = chain(_divisors(operator, inputs), _window_too_large(operator, inputs))
-    for obstacle in chain(of_values, _scales(operator, subgraph, subgraphs), _preparations(operator, subgraphs)):
+    of_scales = chain(_scales(operator, subgraph, subgraphs), block_obstacles(operator, subgraph))
+    for obstacle in chain(of_values, of_scales, _preparations(operator, subgraphs)):
         yield f"operator {operator.index} {operator.code}: {obstacle}"
 
 
@@ -42,6 +43,13 @@ def _scales(operator: Operator, subgraph: Subgraph, subgraphs: Sequence[Subgraph
             scale = min(tensor.quantization.scale)
             if scale < LEAST_SCALE:
                 yield f"LiteRT's kernels would divide by {scale:g}, the scale of {tensor.name!r}"
+
+
+def block_obstacles(operator: Operator, subgraph: Subgraph) -> Iterator[str]:
+    """LiteRT's kernels give other numbers where weights have scales for blocks, and say nothing."""
+    for tensor in (subgraph.tensors[t] for t in operator.inputs if t >= 0):
+        if tensor.blocks is not None:
+            yield f"LiteRT computes wrongly with the blocks of scales that {tensor.name!r} has"
 
 
 def _preparations(operator: Operator, subgraphs: Sequence[Subgraph]) -> Iterator[str]:

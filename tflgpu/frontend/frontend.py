@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tflgpu.errors import ModelError, UnsupportedError, install_command, internal_faults
 from tflgpu.frontend.complex_numbers import keep_on_one_side
 from tflgpu.frontend.control_flow.pieces import Call, LoweredPiece
+from tflgpu.frontend.cpu_assumptions import block_obstacles
 from tflgpu.frontend.entry_point import EntryPoint, entry_point, signatures_of, with_bound
 from tflgpu.frontend.input_shapes import check_batch, requested_shapes
 from tflgpu.frontend.lower import Choices, InferShapes, lower, lower_bounded
@@ -190,9 +191,10 @@ def lower_model(
     if lowered.obstacles and not options.numerics.checks and not options.cpu_part.operators:
         bounded = lower_bounded(model, entry, choices, most=MOST_BOUNDED if has_choice else None)
         lowered = bounded or lowered
-    sent, tensors = _sent_to_cpu(lowered.entries, options.cpu_part.operators), model.subgraphs[entry.subgraph].tensors
+    subgraph = model.subgraphs[entry.subgraph]
+    sent = _sent_to_cpu(lowered.entries, options.cpu_part.operators, subgraph)
     outputs = {t.index for _, t in entry.outputs}
-    lowered = replace(lowered, entries=keep_on_one_side(sent, entry.operators, tensors, outputs))
+    lowered = replace(lowered, entries=keep_on_one_side(sent, entry.operators, subgraph.tensors, outputs))
     if options.shapes.batch is not None and shapes and not lowered.obstacles and not lowered.trims:
         check_batch(lowered, options.shapes.batch)
     return Frontend(options, model, entry, choices, lowered, litert is not None)
@@ -222,10 +224,12 @@ def _described(
     return tensor.index, TensorInfo(name, shape, dtype, tensor.quantization, free)
 
 
-def _sent_to_cpu(entries: tuple[Entry, ...], wanted: Sequence[str | int | range]) -> tuple[Entry, ...]:
+def _sent_to_cpu(
+    entries: tuple[Entry, ...], wanted: Sequence[str | int | range], subgraph: Subgraph
+) -> tuple[Entry, ...]:
     """The entries with a reason more for each operator that the caller wants on the CPU.
 
-    Raises ValueError for an operator that the model does not have.
+    Raises ValueError for an operator that the model does not have, or that LiteRT computes wrongly.
     """
     known = {e.code for e in entries} | {e.index for e in entries}
     indices: set[str | int] = set()
@@ -239,6 +243,10 @@ def _sent_to_cpu(entries: tuple[Entry, ...], wanted: Sequence[str | int | range]
             )
         indices.update(each)
     sent = "Options.cpu_part.operators sends it to the CPU"
+    for entry in entries:
+        if entry.code in indices or entry.index in indices:
+            for obstacle in block_obstacles(subgraph.operators[entry.index], subgraph):
+                raise ValueError(f"{sent}, operator {entry.index} {entry.code}, but {obstacle}")
     return tuple(
         replace(e, reasons=(*e.reasons, sent)) if e.code in indices or e.index in indices else e for e in entries
     )

@@ -87,14 +87,14 @@ def integers_of(weights: Tensor, out: int) -> StoredIntegers | None:
         scales, block = _blocks(scale.reshape(data.shape), data.shape[1])
     else:
         return None
-    if not (np.isfinite(scales) & (scales >= 0)).all() or (scales.shape[1] > 1 and block % LANES):
+    if not np.isfinite(scales).all() or (scales.shape[1] > 1 and block % LANES):
         return None
     integers = np.empty(data.shape, np.int8)
     least = most = 0
     for first in range(0, out, rows := max(1, ROWS_AT_ONCE // data.shape[1])):
         own = scales[first : first + rows, :, None]
         part = data[first : first + rows].reshape(len(own), -1, block)
-        whole = np.rint(np.divide(part, own, out=np.zeros(part.shape), where=own > 0))
+        whole = np.rint(np.divide(part, own, out=np.zeros(part.shape), where=own != 0))
         if not np.isfinite(whole).all():
             return None
         least, most = min(least, int(whole.min())), max(most, int(whole.max()))

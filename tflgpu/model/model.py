@@ -26,12 +26,43 @@ DTYPES = {
 
 
 @dataclass(frozen=True)
+class Blocks:
+    """Blocks of ``size`` integers along the last axis of a constant; the last one of a row may be shorter.
+
+    scales: one for each block, in the order of the elements. zeros: their zero points, None if all are 0.
+    """
+
+    size: int
+    scales: NDArray[np.float32]
+    zeros: NDArray[np.float32] | None
+
+    def of_elements(self, numbers: NDArray[np.float32], length: int) -> NDArray[np.float32]:
+        """Numbers of the blocks, for each of the ``length`` elements of a row."""
+        return np.repeat(numbers, self.size, axis=-1)[..., :length]
+
+    def dequantized(self, integers: Array) -> NDArray[np.float32]:
+        """The numbers for which integers stand; floats have room for the digits of such products."""
+        numbers, length = integers.astype(np.float32), integers.shape[-1]
+        are_whole = length % self.size == 0  # then no number is there twice
+        blocks = numbers.reshape(*self.scales.shape, self.size) if are_whole else numbers
+
+        def spread(each: NDArray[np.float32]) -> NDArray[np.float32]:
+            return each[..., np.newaxis] if are_whole else self.of_elements(each, length)
+
+        with np.errstate(all="ignore"):
+            if self.zeros is not None:
+                blocks -= spread(self.zeros)
+            blocks *= spread(self.scales)
+        return numbers
+
+
+@dataclass(frozen=True)
 class FileTensor:
     """A tensor as the file declares it.
 
     data: of a constant, a view of the file's bytes; sparse constants are dense here, and as they are in the file in
-    ``sparse``. signature: the shape with -1 for each dimension that the file leaves open. block_scales: of a constant
-    of integers whose scales are those of blocks along its last axis: one for each block, in the order of the elements.
+    ``sparse``. signature: the shape with -1 for each dimension that the file leaves open. blocks: of a constant
+    of integers that have scales for blocks along its last axis.
     """
 
     index: int
@@ -43,7 +74,7 @@ class FileTensor:
     quantization: Quantization | None = None
     is_variable: bool = False
     sparse: StoredForm | None = field(default=None, compare=False, repr=False)
-    block_scales: Array | None = field(default=None, compare=False, repr=False)
+    blocks: Blocks | None = field(default=None, compare=False, repr=False)
 
     @property
     def size(self) -> int:

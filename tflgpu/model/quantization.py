@@ -130,7 +130,7 @@ QUANTIZE_AT_RUN_TIME = frozenset(("CONV_2D", "FULLY_CONNECTED"))
 
 def is_quantized(tensor: FileTensor) -> bool:
     """Whether the tensor's integers stand for real numbers. int32, int64 and int4 do so only in a constant."""
-    if tensor.block_scales is not None:
+    if tensor.blocks is not None:
         return True
     constant = tensor.dtype in ("int32", "int64", "int4") and tensor.data is not None
     return tensor.quantization is not None and (tensor.dtype in QUANTIZED_TYPES or constant)
@@ -138,7 +138,7 @@ def is_quantized(tensor: FileTensor) -> bool:
 
 def has_grid(tensor: FileTensor) -> bool:
     """Whether the numbers of a tensor lie on one grid, or on one for each index of an axis: not on those of blocks."""
-    return is_quantized(tensor) and tensor.block_scales is None
+    return is_quantized(tensor) and tensor.blocks is None
 
 
 def view_dtype(tensor: FileTensor) -> str:
@@ -152,7 +152,8 @@ def dynamic_weights(subgraph: Subgraph) -> frozenset[int]:
     for operator in subgraph.operators:
         if operator.code in QUANTIZE_AT_RUN_TIME and min(operator.inputs[:2]) >= 0:
             x, weights = (subgraph.tensors[t] for t in operator.inputs[:2])
-            if x.dtype == "float32" and weights.data is not None and weights.dtype in ("int4", "int8"):
+            is_whole = weights.dtype in ("int4", "int8") and weights.data is not None and weights.blocks is None
+            if x.dtype == "float32" and is_whole:
                 found.add(weights.index)
     return frozenset(found)
 
@@ -161,11 +162,9 @@ def dequantized(tensor: FileTensor) -> NDArray[np.float32]:
     """``scale * (q - zero_point)`` of a constant, as exactly as in double."""
     assert tensor.data is not None
     data = unpacked_nibbles(tensor.data.view(np.uint8), tensor.shape) if tensor.dtype == "int4" else tensor.data
+    if (blocks := tensor.blocks) is not None:
+        return blocks.dequantized(data)
     numbers = np.empty(tensor.shape, np.float32)
-    if (blocks := tensor.block_scales) is not None:  # floats have room for the digits of such products
-        with np.errstate(all="ignore"):
-            np.multiply(data.reshape(*blocks.shape, -1), blocks[..., None], out=numbers.reshape(*blocks.shape, -1))
-        return numbers
     scale, zeros = scale_of(tensor), None
     if tensor.quantization is not None:
         zeros = _along_axis(tensor, tensor.quantization.zero_point)
@@ -187,13 +186,12 @@ def _of_rows(numbers: NDArray[Any], part: slice | tuple[()]) -> NDArray[Any]:
 def scale_of(tensor: FileTensor) -> NDArray[Any]:
     """The scale of a constant, or one for each index of an axis, in a form that broadcasts to it.
 
-    Those of blocks of a matrix are as they are, one for each block, and of other constants one for each element.
+    Those of equal blocks of a matrix are as they are, one for each block, and of other blocks one for each element.
     """
-    if tensor.block_scales is not None:
-        blocks = tensor.block_scales
-        if blocks.ndim == 2:
-            return blocks
-        return np.repeat(blocks, tensor.shape[-1] // blocks.shape[-1], axis=-1)
+    if (blocks := tensor.blocks) is not None:
+        length = tensor.shape[-1]
+        are_whole = blocks.scales.ndim == 2 and length % blocks.size == 0
+        return blocks.scales if are_whole else blocks.of_elements(blocks.scales, length)
     assert tensor.quantization is not None
     return _along_axis(tensor, tensor.quantization.scale).astype(np.float64)
 

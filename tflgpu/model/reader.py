@@ -169,7 +169,7 @@ class _Reader:
                 "that the model is of (tflgpu.language.open_language_file)"
             )
         data = self._constant(where, self.buffers[tensor.Buffer()], dtype, shape, tensor.Sparsity())
-        quantization = _quantization(where, tensor.Quantization(), shape)
+        quantization = _quantization(where, tensor.Quantization(), shape, constant=data is not None)
         if data is None:
             check_grid(where, dtype, quantization)
         return FileTensor(
@@ -295,17 +295,20 @@ def _tensor_info(name: str, tensor: Any) -> TensorInfo:
     where = f"tensor {name!r}"
     shape, signature, dtype = _form(where, tensor)
     free_axes = tuple(axis for axis, size in enumerate(signature) if size == -1)
-    return TensorInfo(name, shape, dtype, _quantization(where, tensor.Quantization(), shape), free_axes)
+    quantization = _quantization(where, tensor.Quantization(), shape, constant=False)
+    return TensorInfo(name, shape, dtype, quantization, free_axes)
 
 
-def _quantization(where: str, table: Any, shape: Shape) -> Quantization | None:
+def _quantization(where: str, table: Any, shape: Shape, *, constant: bool) -> Quantization | None:
+    """The scales of a tensor, of which only those of constants may be negative. Raises ModelError."""
     if table is None or table.ScaleLength() == 0:
         return None
     scales = table.ScaleAsNumpy()
     scale, zero_point = tuple(scales.tolist()), _ints(table.ZeroPointAsNumpy()) or (0,)
     axis = table.QuantizedDimension()
-    if not (np.isfinite(scales) & (scales >= 0)).all():
-        raise ModelError(f"{where} has scales {list(scale)[:8]}; finite numbers, none negative, were expected")
+    if not (np.isfinite(scales) & (constant | (scales >= 0))).all():
+        expected = "finite numbers" if constant else "finite numbers, none negative,"
+        raise ModelError(f"{where} has scales {list(scale)[:8]}; {expected} were expected")
     if len(zero_point) == 1:
         zero_point *= len(scale)
     if len(zero_point) != len(scale) or (len(scale) > 1 and not (axis < len(shape) and shape[axis] == len(scale))):
