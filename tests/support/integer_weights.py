@@ -17,11 +17,13 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Weights:
-    """integers: [out, ..., depth]; scales: [out], or [out, ..., blocks of the depth]."""
+    """integers: [out, ..., depth]; scales: [out], or [out, ..., blocks of the depth]; zeros: of blocks."""
 
     integers: Array
     scales: Array
     bits: int
+    block: int = 0
+    zeros: Array | None = None
 
     @property
     def values(self) -> Array:
@@ -29,15 +31,31 @@ class Weights:
         scales = self.scales.astype(np.float64)
         if scales.ndim == 1:
             return self.integers * scales.reshape(-1, *(1,) * (self.integers.ndim - 1))
-        return self.integers * np.repeat(scales, self.integers.shape[-1] // scales.shape[-1], axis=-1)
+        depth, zeros = self.integers.shape[-1], np.zeros(scales.shape) if self.zeros is None else self.zeros
+        scales, zeros = (np.repeat(each, self.block, axis=-1)[..., :depth] for each in (scales, zeros))
+        return (self.integers.astype(np.float64) - zeros) * scales
 
 
-def draw(random: np.random.Generator, shape: tuple[int, ...], bits: int, block: int = 0) -> Weights:
-    """block: inputs of a block; 0 for one scale a channel. Scales of blocks are halves, as converters store them."""
+def draw(
+    random: np.random.Generator,
+    shape: tuple[int, ...],
+    bits: int,
+    block: int = 0,
+    *,
+    signed: bool = False,
+    zeros: str = "",
+) -> Weights:
+    """block: inputs of a block; 0 for one scale a channel. Scales of blocks are halves, as converters store them.
+
+    signed: whether some scales are negative. zeros: the type of zero points, none if it is empty.
+    """
     most = 1 << bits - 1
-    scales = (shape[0],) if block == 0 else (*shape[:-1], shape[-1] // block)
+    scales = (shape[0],) if block == 0 else (*shape[:-1], -(-shape[-1] // block))
     drawn = random.uniform(0.01, 0.02, scales).astype(np.float32 if block == 0 else np.float16)
-    return Weights(random.integers(-most, most, shape).astype(np.int8), drawn, bits)
+    integers = random.integers(-most, most, shape).astype(np.int8)
+    if signed:
+        drawn *= random.choice((-1, 1), scales).astype(drawn.dtype)
+    return Weights(integers, drawn, bits, block, random.integers(-7, 8, scales).astype(zeros) if zeros else None)
 
 
 def constant(builder: Builder, weights: Weights) -> int:
@@ -62,18 +80,27 @@ def finished(builder: Builder, outputs: list[int], stored: dict[int, Weights]) -
             file.buffers[tensor.buffer].data = flat[::2] | flat[1::2] << 4
         if weights.scales.ndim > 1:
             blocks = schema.BlockwiseQuantizationT()
-            blocks.scales, blocks.zeroPoints = len(graph.tensors), -1
-            blocks.blockSize = weights.integers.shape[-1] // weights.scales.shape[-1]
+            blocks.scales, blocks.zeroPoints, blocks.blockSize = _stored(file, weights.scales), -1, weights.block
+            if weights.zeros is not None:
+                blocks.zeroPoints = _stored(file, weights.zeros)
             tensor.quantization = schema.QuantizationParametersT()
             tensor.quantization.detailsType = schema.QuantizationDetails.BlockwiseQuantization
             tensor.quantization.details = blocks
-            scales = schema.TensorT()
-            scales.shape, scales.type, scales.name = [*weights.scales.shape], schema.TensorType.FLOAT16, b"scales"
-            scales.buffer = len(file.buffers)
-            graph.tensors.append(scales)
-            file.buffers.append(schema.BufferT())
-            file.buffers[-1].data = np.frombuffer(weights.scales.tobytes(), np.uint8)
     return packed(file)
+
+
+def _stored(file: Any, numbers: Array) -> int:
+    """The index of a new tensor with these numbers."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    tensor = schema.TensorT()
+    tensor.shape, tensor.name = [*numbers.shape], b"of blocks"
+    tensor.type = getattr(schema.TensorType, numbers.dtype.name.upper())
+    tensor.buffer = len(file.buffers)
+    file.buffers.append(schema.BufferT())
+    file.buffers[-1].data = np.frombuffer(numbers.tobytes(), np.uint8)
+    file.subgraphs[0].tensors.append(tensor)
+    return len(file.subgraphs[0].tensors) - 1
 
 
 def layer(weights: Weights, rows: int, bias: Array | None) -> bytes:
@@ -84,3 +111,29 @@ def layer(weights: Weights, rows: int, bias: Array | None) -> bytes:
     inputs = [x, w] if bias is None else [x, w, builder.constant(bias.astype(np.float32))]
     y = builder.add("FULLY_CONNECTED", inputs, (rows, out), name="y", keep_num_dims=True)
     return finished(builder, [y], {w: weights})
+
+
+def sparse_layer(dtype: str, *, has_scale: bool) -> bytes:
+    """A fully connected layer of DENSIFY, whose input has this type. has_scale: whether the sparse constant has one."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    random, builder = np.random.default_rng(0), Builder()
+    grid = (lambda scale, zero: Quantization([scale], [zero])) if dtype == "int8" else (lambda *_: None)
+    integers = random.integers(-127, 128, (5, 24)).astype(np.int8)
+    x = builder.input((3, 24), dtype, quantization=grid(0.02, 3))
+    bias = random.integers(-999, 999, 5).astype(np.int32 if dtype == "int8" else np.float32)
+    b = builder.constant(bias, quantization=grid(0.02 * 0.03, 0))
+    w = builder.constant(integers, quantization=Quantization([0.03], [0]) if has_scale else None)
+    dense = builder.tensor((5, 24), "int8", quantization=Quantization([0.03], [0]))
+    y = builder.tensor((3, 5), dtype, quantization=grid(0.3, -5))
+    builder.op("DENSIFY", [w], [dense])
+    builder.op("FULLY_CONNECTED", [x, dense, b], [y])
+    file = unpacked(builder.finish([y]))
+    sparsity = schema.SparsityParametersT()
+    sparsity.traversalOrder, sparsity.dimMetadata = [0, 1], []
+    for size in integers.shape:
+        level = schema.DimensionMetadataT()
+        level.denseSize = size
+        sparsity.dimMetadata.append(level)
+    file.subgraphs[0].tensors[w].sparsity = sparsity
+    return packed(file)

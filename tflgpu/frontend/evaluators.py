@@ -11,7 +11,7 @@ from tflgpu.model.model import Operator
 from tflgpu.ops import Site
 
 EVALUATORS: dict[str, Callable[..., Array]] = {
-    "DENSIFY": lambda x: x,  # sparse constants are dense since the file was read
+    "DENSIFY": lambda x: x,  # into a variable: any other result is a constant of the subgraph
     "DEQUANTIZE": lambda x: x.astype(np.float32),
 }
 

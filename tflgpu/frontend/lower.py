@@ -25,6 +25,8 @@ from tflgpu.frontend.variable_operators import VARIABLE_OPERATORS, states_of, us
 from tflgpu.frontend.variables import Variables
 from tflgpu.graph.ir import Graph, Tensor, TensorId, remove_dead
 from tflgpu.graph.layout import Shape
+from tflgpu.model.biases import bias_position, biases_of_sums
+from tflgpu.model.constants.densified import densified
 from tflgpu.model.mixed_grids import mixture_reasons
 from tflgpu.model.model import FileTensor, Model, Operator, Subgraph
 from tflgpu.model.quantization import (
@@ -135,7 +137,8 @@ class _Lowering:
         caller: _Lowering | None = None,
     ) -> None:
         self.model = model
-        self.subgraph = model.subgraphs[entry.subgraph]
+        self.subgraph = densified(model.subgraphs[entry.subgraph])
+        self.biases = biases_of_sums(self.subgraph)
         self.entry = entry
         self.choices = choices
         self.rounds, self.missing_types = choices.fake_quantize, choices.missing_types
@@ -287,6 +290,8 @@ class _Lowering:
             return list(use_variables(operator, self.graph, self.model, self._lower_once))
         if operator.code in CONTROL_FLOW:
             return self._call(operator)
+        if operator.code == "DENSIFY" and all(self.subgraph.tensors[t].data is not None for t in operator.outputs):
+            return []
         site = self._site(operator)
         if (data := evaluated(operator, site)) is not None:
             target = self.subgraph.tensors[operator.outputs[0]]
@@ -413,7 +418,7 @@ class _Lowering:
             operator.index,
             operator.code,
             operator.version,
-            tuple(self.graph.read(t) for t in operator.inputs),
+            tuple(self._operand(operator, place) for place in range(len(operator.inputs))),
             tuple(map(self._declared, operator.outputs)),
             tuple(view_dtype(self.subgraph.tensors[t]) for t in operator.outputs),
             tuple(map(self._grid, operator.inputs)),
@@ -421,6 +426,15 @@ class _Lowering:
             {"custom_options": operator.custom_options} if operator.is_custom else operator.options,
             resized=self.is_resized,
         )
+
+    def _operand(self, operator: Operator, place: int) -> Tensor | None:
+        """An input of an operator; a bias whose written scale means nothing is one of its own."""
+        bias = self.biases.get(operator.index)
+        if bias is None or place != bias_position(operator):
+            return self.graph.read(operator.inputs[place])
+        tensor = self.graph.tensor(bias)
+        self.graph.tensors[tensor.id] = tensor
+        return tensor
 
     def _declared(self, index: int) -> Shape | None:
         """The shape that the file declares of a tensor; None if it leaves it open, or is not to be believed."""
