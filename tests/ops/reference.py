@@ -273,3 +273,24 @@ def resampler(images: Array, warp: Array) -> Array:
             columns, rows = (left + 1 - x, x - left), (top + 1 - y, y - top)
             result[place] = np.einsum("y,x,yxc->c", rows, columns, around)
     return result
+
+
+def stablehlo_scatter(
+    x: NDArray[Any],
+    indices: NDArray[np.integer],
+    updates: NDArray[Any],
+    options: dict[str, Any],
+    join: Callable[[Any, Any], Any],
+) -> NDArray[Any]:
+    """Element by element, as StableHLO's specification has it; what leaves the operand is dropped."""
+    result, windows, vector = x.copy(), options["update_window_dims"], options["index_vector_dim"]
+    starts = indices[..., np.newaxis] if vector == indices.ndim else np.moveaxis(indices, vector, -1)
+    for place in np.ndindex(*updates.shape):
+        window = iter([place[i] for i in windows])
+        at = [0 if axis in options["inserted_window_dims"] else next(window) for axis in range(x.ndim)]
+        start = starts[tuple(p for i, p in enumerate(place) if i not in windows)]
+        for axis, first in zip(options["scatter_dims_to_operand_dims"], start, strict=True):
+            at[axis] += int(first)
+        if all(0 <= a < size for a, size in zip(at, x.shape, strict=True)):
+            result[tuple(at)] = join(result[tuple(at)], updates[place])
+    return result

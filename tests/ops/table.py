@@ -19,6 +19,7 @@ from tests.ops.rows import (
     reductions,
     regressions,
     scattering,
+    sorting,
     spatial,
     spectra,
     stablehlo_twins,
@@ -44,5 +45,6 @@ ROWS: tuple[Row, ...] = (
     *reductions.ROWS,
     *regressions.ROWS,
     *scattering.ROWS,
+    *sorting.ROWS,
     *integers.ROWS,
 )

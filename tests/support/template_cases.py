@@ -274,16 +274,20 @@ def broadcasts(net: Net) -> Tensor:
 
 
 def scattered(net: Net) -> Tensor:
-    """Rows of two slices, two of which go to the same place; sums that the host reads, and sums that a kernel reads."""
-    places, shape = net.integers([[2], [0], [2]]), net.integers([4, 6])
+    """Rows of two slices, two of which go to the same place; sums that the host reads, and sums that a kernel reads.
+
+    Places that are known are in order.
+    """
+    at, shape = np.array([[2], [0], [2]], np.int32), net.integers([4, 6])
     x, counts = _image(net, 3, 6), net.input(np.arange(18, dtype=np.int32).reshape(3, 6))
     sums = []
-    for given in (x, counts):
+    for given, places in ((x, net.constant(at)), (counts, net.input(at)), (counts, net.constant(at))):
         value = np.zeros((4, 6), given.value.dtype)
         np.add.at(value, [2, 0, 2], given.value)
         sums.append(net.op("SCATTER_ND", [places, given, shape], value, magnitude=largest(given.value)))
     net.output(sums[0])
-    return net.op("REVERSE_V2", [sums[1], net.integers([1])], sums[1].value[:, ::-1])
+    net.output(sums[1])
+    return net.op("REVERSE_V2", [sums[2], net.integers([1])], sums[2].value[:, ::-1])
 
 
 CASES: tuple[Callable[[Net], Tensor], ...] = (

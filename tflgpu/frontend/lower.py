@@ -26,6 +26,7 @@ from tflgpu.frontend.variables import Variables
 from tflgpu.graph.ir import Graph, Tensor, TensorId, remove_dead
 from tflgpu.graph.layout import Shape
 from tflgpu.model.biases import bias_position, biases_of_sums
+from tflgpu.model.checks.subgraph_calls import called_by
 from tflgpu.model.constants.densified import densified
 from tflgpu.model.mixed_grids import mixture_reasons
 from tflgpu.model.model import FileTensor, Model, Operator, Subgraph
@@ -425,6 +426,7 @@ class _Lowering:
             tuple(map(self._grid, operator.outputs)),
             {"custom_options": operator.custom_options} if operator.is_custom else operator.options,
             resized=self.is_resized,
+            called=tuple(self.model.subgraphs[number] for number in called_by(operator)),
         )
 
     def _operand(self, operator: Operator, place: int) -> Tensor | None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tflgpu.graph.ir import EpilogueOp, Input, Node, Operand, Tensor, Value
 from tflgpu.graph.layout import Shape
+from tflgpu.model.model import Subgraph
 from tflgpu.model.quantization import Grid
 from tflgpu.ops.epilogue_ops import ACTIVATIONS
 from tflgpu.plugins import load_into
@@ -36,6 +37,7 @@ class Site:
     """One operator of the model as its declaration sees it.
 
     resized: whether the model's inputs have other shapes than the file gives them.
+    called: the subgraphs that its options name, such as the computation that joins two numbers.
     """
 
     index: int
@@ -48,6 +50,7 @@ class Site:
     output_grids: tuple[Grid | None, ...]
     options: Mapping[str, Any]
     resized: bool = False
+    called: tuple[Subgraph, ...] = ()
 
     def input(self, index: int) -> Tensor:
         """Input ``index``, known to be present."""

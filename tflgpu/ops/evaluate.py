@@ -1,4 +1,4 @@
-"""Evaluates elementwise and data-moving nodes and reductions in numpy, to fold constants at compile time."""
+"""Evaluates elementwise and data-moving nodes, reductions and sorts in numpy, to fold constants at compile time."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tflgpu.graph.ir import Array, Node, Operand, Tensor, Value
 from tflgpu.graph.layout import Shape
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.arithmetic.reduction import evaluate as reduced
+from tflgpu.ops.arithmetic.scan import TopK, ranked
 from tflgpu.ops.epilogue_ops import apply, computed
 from tflgpu.ops.movement.gather import Gather
 from tflgpu.ops.movement.gather import evaluate as gathered
@@ -33,6 +34,8 @@ def value_of(node: Node, inputs: Sequence[Tensor], output: Tensor) -> Array | No
     match node.attributes:
         case Reduce(function, axes):
             base: Array | None = reduced(function, own[0], axes).astype(computed(own[0]).dtype)
+        case TopK() as top_k:
+            base = ranked(top_k, own[0], output.shape[-1])
         case _:
             base = moved(node, own, output.shape)
     return None if base is None else np.array(run_epilogue(node, base, arrays), output.dtype, order="C")

@@ -112,6 +112,23 @@ def strided_slice(
     )
 
 
+def slice_from(net: Net) -> Tensor:
+    """A strided slice whose ends are counted from its begin, which may be computed; then all of it lies inside."""
+    x, runtime = net.input(net.normal(net.draw(UP_TO_RANK_FOUR))), net.draw(BOOL)
+    entries = [
+        (int(net.rng.integers(0, d)), int(net.rng.integers(1, d + 3)), int(net.rng.integers(1, 3))) for d in x.shape
+    ]
+    if runtime:
+        entries = [(b, min(extent, d - b), s) for (b, extent, s), d in zip(entries, x.shape, strict=True)]
+    begin, extents, strides = (np.array(column, np.int32) for column in zip(*entries, strict=True))
+    index = tuple(slice(b, b + extent, s) for b, extent, s in entries)
+    given = (net.input if runtime else net.constant)(begin - (np.array(x.shape, np.int32) if net.draw(BOOL) else 0))
+    if np.any(given.value < 0) or np.any(begin + extents > x.shape):
+        net.litert_differs = "it reads past the input's end, and takes what negative begins give for an end"
+    inputs = [x, given, net.constant(extents), net.constant(strides)]
+    return net.op("STRIDED_SLICE", inputs, x.value[index], {"offset": True}, version=8)
+
+
 class _Entry(NamedTuple):
     """What STRIDED_SLICE's constants and masks say at one position."""
 
@@ -194,6 +211,7 @@ ROWS = (
     Row("slice_runtime", "SLICE", partial(slice_, runtime=True), EXACT),
     Row("squeeze", "SQUEEZE", squeeze, EXACT),
     Row("strided_slice", "STRIDED_SLICE", strided_slice, EXACT),
+    Row("strided_slice_from", "STRIDED_SLICE", slice_from, EXACT),
     Row("strided_slice_runtime", "STRIDED_SLICE", partial(strided_slice, runtime=True), EXACT),
     Row("transpose", "TRANSPOSE", transpose, EXACT),
 )

@@ -1,15 +1,20 @@
-"""Rows of operators that add up what goes to the same place."""
+"""Rows of operators that join what goes to the same place."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.ops import reference
 from tests.ops.case import Net, Row, Tensor, largest
 from tests.ops.strategies import BOOL, CHANNELS, SMALL
+from tests.ops.tolerance import EXACT
+from tflgpu.model.writer import ModelBuilder
 
 TYPES = st.sampled_from(("float32", "int32", "int64"))
 
@@ -35,6 +40,84 @@ def scatter_nd(net: Net) -> Tensor:
     return net.op("SCATTER_ND", [indices, updates, wanted], value, magnitude=magnitude, dtype=dtype)
 
 
+JOINS: dict[str, Callable[[Any, Any], Any]] = {
+    "": lambda _, y: y,
+    "STABLEHLO_ADD": np.add,
+    "STABLEHLO_MULTIPLY": np.multiply,
+    "STABLEHLO_MAXIMUM": np.maximum,
+    "STABLEHLO_MINIMUM": np.minimum,
+    "ADD": np.add,
+}
+
+
+def stablehlo_scatter(net: Net, codes: tuple[str, ...]) -> Tensor:
+    """Any dimension numbers: windows at places along any axes, which overlap and leave the operand."""
+    shape = (*net.draw(st.lists(SMALL, max_size=3)), net.draw(CHANNELS))
+    axes, inserted, mapped, extents = range(len(shape)), list[int](), list[int](), list[int]()
+    for axis, size in enumerate(shape):
+        kind = net.draw(st.sampled_from(("inserted", "whole", "part", "window")))
+        inserted += [axis] * (kind == "inserted")
+        mapped += [axis] * (kind != "whole" and net.draw(BOOL))
+        extents.append(0 if kind == "inserted" else size if kind == "whole" else int(net.rng.integers(1, size + 1)))
+    mapped = [int(axis) for axis in net.rng.permutation(mapped or [axes[0]])]
+    scatter = net.draw(st.lists(SMALL, max_size=2))
+    vector = net.draw(st.integers(0, len(scatter)))
+    places = [*scatter[:vector], len(mapped), *scatter[vector:]]
+    if len(mapped) == 1 and net.draw(BOOL):
+        places, vector = scatter, len(scatter)
+    windows = sorted(
+        map(int, net.rng.permutation(len(scatter) + len(shape) - len(inserted))[: len(shape) - len(inserted)])
+    )
+    sizes, rest = iter([e for axis, e in enumerate(extents) if axis not in inserted]), iter(scatter)
+    updates = [next(sizes) if i in windows else next(rest) for i in range(len(scatter) + len(windows))]
+    code, dtype = net.draw(st.sampled_from(codes)), net.draw(TYPES)
+    return _stablehlo_scatter(net, shape, places, updates, windows, inserted, mapped, vector, code, dtype)
+
+
+def _stablehlo_scatter(
+    net: Net,
+    shape: tuple[int, ...],
+    places: list[int],
+    updates: list[int],
+    windows: list[int],
+    inserted: list[int],
+    mapped: list[int],
+    vector: int,
+    code: str,
+    dtype: str,
+) -> Tensor:
+    indices = net.rng.integers(-2, max(shape[axis] for axis in mapped) + 1, places)
+    given = (net.constant if net.draw(BOOL) else net.input)(
+        indices.astype(net.draw(st.sampled_from(("int32", "int64"))))
+    )
+    x, y = (net.input(_numbers(net, tuple(sizes), dtype) % 7) for sizes in (shape, updates))
+    body = ModelBuilder()
+    result = [body.input((), dtype), body.input((), dtype)][1]
+    if code:
+        result = body.tensor((), dtype)
+        body.op(code, [0, 1], [result])
+    if code == "ADD" or dtype != "float32":
+        net.litert_differs = "it knows StableHLO's operators alone, and wraps around in another way"
+    options = {
+        "update_window_dims": windows,
+        "inserted_window_dims": inserted,
+        "scatter_dims_to_operand_dims": mapped,
+        "index_vector_dim": vector,
+        "update_computation_subgraph_index": net.subgraph(body, [result]),
+    }
+    with np.errstate(over="ignore"):
+        value = reference.stablehlo_scatter(x.value, given.value, y.value, options, JOINS[code])
+    return net.op("STABLEHLO_SCATTER", [x, given, y], value, options, magnitude=50)
+
+
+def many_places(net: Net) -> Tensor:
+    """So many that they are put in order."""
+    count = net.draw(st.sampled_from((700, 1900)))
+    numbers = ([], [0, 1], [1, 0], 1) if net.draw(BOOL) else ([], [0, 1], [0, 1], 1)
+    code = net.draw(st.sampled_from([*JOINS]))
+    return _stablehlo_scatter(net, (50, 50), [count, 2], [count], *numbers, code, net.draw(TYPES))
+
+
 def segment_sum(net: Net) -> Tensor:
     count = net.draw(st.sampled_from((5, 1, 12)))
     shape, dtype = (count, *net.draw(st.lists(SMALL, max_size=2))), net.draw(st.sampled_from(("float32", "int32")))
@@ -46,4 +129,10 @@ def segment_sum(net: Net) -> Tensor:
     return net.op("SEGMENT_SUM", [x, net.constant(ids)], value, magnitude=largest(x.value))
 
 
-ROWS = (Row("scatter_nd", "SCATTER_ND", scatter_nd), Row("segment_sum", "SEGMENT_SUM", segment_sum))
+ROWS = (
+    Row("scatter_nd", "SCATTER_ND", scatter_nd),
+    Row("segment_sum", "SEGMENT_SUM", segment_sum),
+    Row("stablehlo_scatter", "STABLEHLO_SCATTER", partial(stablehlo_scatter, codes=("",)), EXACT, litert=False),
+    Row("stablehlo_scatter_joins", "STABLEHLO_SCATTER", partial(stablehlo_scatter, codes=tuple(JOINS)), litert=False),
+    Row("stablehlo_scatter_many", "STABLEHLO_SCATTER", many_places),
+)

@@ -10,6 +10,7 @@ from tflgpu.ops.arithmetic import (  # noqa: F401 - they fill the registry
     normalization,
     reduction,
     scan,
+    sorting,
     spectrum,
     stablehlo,
 )

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
+from tflgpu.graph.ir import Array, EpilogueOp, Input, Tensor, Value
 from tflgpu.ops.arithmetic.reduction import single_axis, single_axis_reasons, widened
 from tflgpu.ops.declaration import NUMBERS, Emitter, Site, declare, judged, numbers, static
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange, reshape_node
@@ -33,6 +33,12 @@ class TopK:
     """
 
     result: Literal["values", "indices"]
+
+
+def ranked(attributes: TopK, x: Array, count: int) -> Array:
+    """What a node of :class:`TopK` gives of a constant, in numpy."""
+    order = np.argsort(-x if x.dtype.kind == "f" else ~x, axis=-1, kind="stable")[..., :count]
+    return np.take_along_axis(x, order, -1) if attributes.result == "values" else order
 
 
 @dataclass(frozen=True)

@@ -1,34 +1,79 @@
-"""SCATTER_ND and SEGMENT_SUM: sums of the rows that go to the same place."""
+"""SCATTER_ND, SEGMENT_SUM and UNSORTED_SEGMENT_*: rows that join those which go to the same place.
+
+Rows join in their order. So results are the same in each run, and of several rows that take a place the last one stays.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from math import prod
+from typing import Literal
 
 import numpy as np
 
 from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
 from tflgpu.graph.layout import LANES, Shape
-from tflgpu.ops.arithmetic.reduction import reduce_node
+from tflgpu.ops.arithmetic.reduction import OF_NOTHING, reduce_node
+from tflgpu.ops.arithmetic.scan import TopK
 from tflgpu.ops.checks import index_check
-from tflgpu.ops.declaration import Check, Emitter, Site, declare, numbers, static
+from tflgpu.ops.declaration import FLOATS, NUMBERS, Check, Emitter, Site, declare, numbers, static
+from tflgpu.ops.limits import made_reasons
 from tflgpu.ops.movement.shaping import reshape_node
 
-TYPES = frozenset(("float32", "int32", "int64"))
+Joining = Literal["assign", "add", "mul", "maximum", "minimum"]
 
-# Each vec4 of the result looks at all places. With more of them than this, that takes longer than to cross to the CPU.
-MOST_LOOKS = 1 << 26
-
-
-def _scattered(emit: Emitter, rows: Tensor, places: Tensor, shape: Shape) -> Tensor:
-    """Rows [n, size] at places [n]: a tensor of ``shape`` [rows, size] with the sum of those of each place."""
-    return emit.node("scatter", [rows, places], shape, dtype=rows.dtype)
+# Each vec4 of the result looks at all places, unless they are in order. With more looks than this, sorting takes less
+# time. On CPUs a kernel of sums alone (movement/scatter_columns) looks at each place once for a column.
+MOST_LOOKS, MOST_LOOKS_FOR_SUMS = 1 << 20, 1 << 26
 
 
-def _work_reasons(count: int, places: int, size: int) -> Iterator[str]:
-    looks = count * places * -(-size // LANES)
-    if looks > MOST_LOOKS:
-        yield f"it brings {count} rows of {size} elements to {places} places, which takes {looks} comparisons"
+@dataclass(frozen=True)
+class Scatter:
+    """Rows (input 0) join what is at their places (input 1), a row of the result each. Places outside of it get none.
+
+    in_order: whether the places ascend; input 2 then says which row belongs to each. background: the input that is at
+    the places at first; None for ``initial`` at each place.
+    """
+
+    joining: Joining
+    in_order: bool
+    background: int | None = None
+    initial: float | int = 0
+
+
+def ascending(emit: Emitter, places: Tensor) -> tuple[Tensor, Tensor]:
+    """The elements of ``places`` (int32, none below -1) in order, and where each was; equal ones keep their order."""
+    negative = (EpilogueOp("neg", (Value(0),)),)
+    keys = emit.node("map", [places], places.shape, None, negative)
+    ordered = emit.node("top_k", [keys], places.shape, TopK("values"), negative)
+    return ordered, emit.node("top_k", [keys], places.shape, TopK("indices"))
+
+
+def scattered(
+    emit: Emitter,
+    rows: Tensor,
+    places: Tensor,
+    shape: Shape,
+    joining: Joining = "add",
+    *,
+    known: bool = False,
+    background: Tensor | None = None,
+    initial: float | int = 0,
+) -> Tensor:
+    """Rows [n, size] at places [n], in a tensor of ``shape`` [count, size].
+
+    known: whether the places are constants, or follow from constants: then nothing is sorted when the model runs.
+    """
+    sums_alone = joining == "add" and background is None
+    looks = places.size * shape[0] * -(-shape[1] // LANES)
+    inputs = [rows, places]
+    in_order = known or looks > (MOST_LOOKS_FOR_SUMS if sums_alone else MOST_LOOKS)
+    if in_order:
+        inputs = [rows, *ascending(emit, places)]
+    attributes = Scatter(joining, in_order, None if background is None else len(inputs), initial)
+    return emit.node("scatter", inputs if background is None else [*inputs, background], shape, attributes)
 
 
 def _scatter_reasons(site: Site) -> Iterator[str]:
@@ -43,11 +88,17 @@ def _scatter_reasons(site: Site) -> Iterator[str]:
     known = np.array(numbers(site, 0)).reshape(-1, depth) if site.constant(0) is not None else np.zeros((1, depth), int)
     if np.any((known < 0) | (known >= np.array(shape[:depth]))):
         yield f"its indices are from {known.min()} to {known.max()} for the shape {list(shape)}"
-    yield from _work_reasons(prod(indices[:-1]), prod(shape[:depth]), prod(shape[depth:]))
 
 
 def _scatter_checks(site: Site, emit: Emitter) -> Iterator[Check]:
     return index_check(emit, site, 0, np.array(numbers(site, 2)[: site.input(0).shape[-1]]) - 1)
+
+
+def short(emit: Emitter, indices: Tensor) -> Tensor:
+    """Indices of 32 bits; those which these cannot hold stay out of range."""
+    if indices.dtype == "int32":
+        return indices
+    return emit.node("map", [indices], indices.shape, None, (EpilogueOp("to_index", (Value(0),)),), "int32")
 
 
 @declare(
@@ -55,27 +106,24 @@ def _scatter_checks(site: Site, emit: Emitter) -> Iterator[Check]:
     versions=1,
     inputs=3,
     integers=(0, 2),
-    types=TYPES,
+    types=NUMBERS,
     empty=False,
     reasons=_scatter_reasons,
     checks=_scatter_checks,
 )
 def scatter_nd(site: Site, emit: Emitter) -> Tensor:
     """Slices at their places among zeros; those of the same place add up."""
-    indices, updates, shape = site.input(0), site.input(1), tuple(numbers(site, 2))
+    indices, updates, shape = short(emit, site.input(0)), site.input(1), tuple(numbers(site, 2))
     *leading, depth = indices.shape
     count, size = prod(leading), prod(shape[depth:])
-    if indices.dtype != "int32":
-        short = EpilogueOp("to_index", (Value(0),))
-        indices = emit.node("map", [indices], indices.shape, None, (short,), "int32")
     places = reshape_node(emit, indices, (count, depth))
     if depth > 1:
         strides = emit.constant(np.array([prod(shape[i + 1 : depth]) for i in range(depth)], np.int32))
         scaled = EpilogueOp("mul", (Value(0), Input(1)))
         places = reduce_node(emit, emit.node("map", [places, strides], places.shape, None, (scaled,)), "sum", (1,))
-    rows = reshape_node(emit, updates, (count, size))
-    result = _scattered(emit, rows, reshape_node(emit, places, (count,)), (prod(shape[:depth]), size))
-    return reshape_node(emit, result, shape)
+    rows, places = reshape_node(emit, updates, (count, size)), reshape_node(emit, places, (count,))
+    known = site.constant(0) is not None
+    return reshape_node(emit, scattered(emit, rows, places, (prod(shape[:depth]), size), known=known), shape)
 
 
 def _segment_reasons(site: Site) -> Iterator[str]:
@@ -87,8 +135,6 @@ def _segment_reasons(site: Site) -> Iterator[str]:
         yield f"its segments {list(ids.shape)} do not fit its input {list(shape)}"
     elif ids[0] != 0 or np.any((np.diff(ids) != 0) & (np.diff(ids) != 1)):
         yield "its segments do not begin with 0 and go on one by one"
-    else:
-        yield from _work_reasons(shape[0], int(ids[-1]) + 1, prod(shape[1:]))
 
 
 @declare(
@@ -96,14 +142,54 @@ def _segment_reasons(site: Site) -> Iterator[str]:
     versions=1,
     inputs=2,
     integers=(1,),
-    types=frozenset(("float32", "int32")),
+    types=FLOATS | {"int32"},
     empty=False,
     reasons=_segment_reasons,
 )
 def segment_sum(site: Site, emit: Emitter) -> Tensor:
     """Sums of the rows of each segment."""
-    x, ids = site.input(0), site.known(1)
-    rows = reshape_node(emit, x, (x.shape[0], prod(x.shape[1:])))
-    places = emit.constant(ids.astype(np.int32))
-    result = _scattered(emit, rows, places, (int(ids[-1]) + 1, rows.shape[1]))
-    return reshape_node(emit, result, (result.shape[0], *x.shape[1:]))
+    return _segments(emit, site, "add", int(site.known(1)[-1]) + 1, known=True)
+
+
+def _segments(emit: Emitter, site: Site, joining: Joining, count: int, *, known: bool, initial: float = 0) -> Tensor:
+    """What the slices of input 0 of which input 1 names the same of ``count`` segments are together."""
+    x, ids = site.input(0), short(emit, site.input(1))
+    rows = reshape_node(emit, x, (ids.size, prod(x.shape[len(ids.shape) :])))
+    none, most = (emit.constant(np.array(n, np.int32)) for n in (-1, count))
+    kept = EpilogueOp("maximum", (Value(0), Input(1))), EpilogueOp("minimum", (Value(1), Input(2)))
+    places = reshape_node(emit, emit.node("map", [ids, none, most], ids.shape, None, kept), (ids.size,))
+    result = scattered(emit, rows, places, (count, rows.shape[1]), joining, known=known, initial=initial)
+    return reshape_node(emit, result, (count, *x.shape[len(ids.shape) :]))
+
+
+def _unsorted_reasons(site: Site) -> Iterator[str]:
+    yield from static(site, 2, "number of segments")
+    ids, shape = site.input(1).shape, site.input(0).shape
+    if ids != shape[: len(ids)] or not ids:
+        yield f"its segments {list(ids)} do not fit its input {list(shape)}"
+    count = site.constant(2)
+    if count is not None and (count.size != 1 or count.min() < 1):
+        yield f"its number of segments is {count.tolist()}; one number from 1 on was expected"
+    elif count is not None:
+        yield from made_reasons(int(count.reshape(-1)[0]) * prod(shape[len(ids) :]))
+
+
+def _unsorted(site: Site, emit: Emitter, joining: Joining, empty: str) -> Tensor:
+    initial = OF_NOTHING[empty](np.dtype(site.input(0).dtype))
+    return _segments(
+        emit, site, joining, numbers(site, 2)[0], known=site.constant(1) is not None, initial=np.asarray(initial).item()
+    )
+
+
+_UNSORTED: dict[str, Joining] = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
+
+for _name, _joining in _UNSORTED.items():
+    declare(
+        f"UNSORTED_SEGMENT_{_name.upper()}",
+        versions=1,
+        inputs=3,
+        integers=(1, 2),
+        types=FLOATS | {"int32"},
+        empty=False,
+        reasons=_unsorted_reasons,
+    )(partial(_unsorted, joining=_joining, empty=_name))

@@ -172,6 +172,11 @@ def _range(site: Site, of: SlicedAxis) -> _Range | None:
     if strides is None:
         return None
     start = slice(None if from_edge else begin, None, strides).indices(of.size)[0]
+    if end is not None and not to_edge and site.options.get("offset"):
+        if begin is None and not from_edge:  # it lies inside of the input
+            extent = len(range(0, end, strides))
+            return _Range(None, strides if extent > 1 else 1, extent)
+        end += start
     if (begin is None and not from_edge) or (end is None and not to_edge):
         return None
     stop = slice(None, None if to_edge else end, strides).indices(of.size)[1]
@@ -195,8 +200,6 @@ def _strided_reasons(site: Site) -> Iterator[str]:
         yield "its ellipsis mask has more than one bit, and there are new axes"
     elif counts[0] - ellipses - new > len(shape):
         yield f"it indexes more axes than its input {list(shape)} has"
-    elif site.options.get("offset"):
-        yield "its end is an offset from begin; only absolute ends are supported"
     else:
         yield from _range_reasons(site)
 
