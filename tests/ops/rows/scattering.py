@@ -129,10 +129,39 @@ def segment_sum(net: Net) -> Tensor:
     return net.op("SEGMENT_SUM", [x, net.constant(ids)], value, magnitude=largest(x.value))
 
 
+IN_SEGMENTS: dict[str, tuple[Callable[..., Any], float | None, float | None]] = {
+    "SUM": (np.add, 0, 0),
+    "PROD": (np.multiply, 1, 1),
+    "MAX": (np.maximum, np.finfo(np.float32).min, np.iinfo(np.int32).min),
+    "MIN": (np.minimum, np.finfo(np.float32).max, np.iinfo(np.int32).max),
+}
+
+
+def unsorted_segments(net: Net, name: str) -> Tensor:
+    """Segments in any order, some of which have no slices, and slices of no segment, whose number is negative."""
+    join, *empty = IN_SEGMENTS[name]
+    leading, rest = net.draw(st.lists(SMALL, min_size=1, max_size=2)), net.draw(st.lists(SMALL, max_size=2))
+    dtype, count = net.draw(st.sampled_from(("float32", "int32"))), net.draw(SMALL)
+    x = net.input(
+        _numbers(net, (*leading, *rest), dtype) if name != "PROD" else net.factors((*leading, *rest)).astype(dtype)
+    )
+    ids = net.rng.integers(-1, count, leading).astype(np.int32)
+    value = np.full((count, *rest), empty[dtype == "int32"], x.value.dtype)
+    for place in np.ndindex(*leading):
+        if ids[place] >= 0:
+            value[ids[place]] = join(value[ids[place]], x.value[place])
+    given = (net.constant if net.draw(BOOL) else net.input)(ids)
+    return net.op(f"UNSORTED_SEGMENT_{name}", [x, given, net.integers(count)], value, magnitude=largest(x.value))
+
+
 ROWS = (
     Row("scatter_nd", "SCATTER_ND", scatter_nd),
     Row("segment_sum", "SEGMENT_SUM", segment_sum),
     Row("stablehlo_scatter", "STABLEHLO_SCATTER", partial(stablehlo_scatter, codes=("",)), EXACT, litert=False),
     Row("stablehlo_scatter_joins", "STABLEHLO_SCATTER", partial(stablehlo_scatter, codes=tuple(JOINS)), litert=False),
     Row("stablehlo_scatter_many", "STABLEHLO_SCATTER", many_places),
+    *(
+        Row(f"unsorted_segment_{name.lower()}", f"UNSORTED_SEGMENT_{name}", partial(unsorted_segments, name=name))
+        for name in IN_SEGMENTS
+    ),
 )
