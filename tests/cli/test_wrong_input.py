@@ -101,6 +101,8 @@ COMMANDS += [
     "run {good.tflite} {!objects.npy}",
     "run {good.tflite} {!several.npy}",
     "run {!good.tflite} {good.npy} {good.npy}",
+    "run {good.tflite} {!good.tflite}",
+    "generate {!good.tflite} Hi",
     "run {good.tflite} {good.npy} --labels {!missing.txt}",
     "run {good.tflite} {good.npy} --labels {!labels.txt}",
     "run {good.tflite} {good.npy} --labels {!binary.txt}",

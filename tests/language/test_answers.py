@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import tflgpu
 from tests.language.language_files import TEXT, bytes_tokenizer
+from tests.safety.models import scaled
 from tflgpu.language import Generator, Sampling, TokenDecoder
 from tflgpu.language.language_steps import LanguageSteps, Step
 from tflgpu.language.sampling import Sampler
@@ -176,9 +177,22 @@ def test_prompts_that_cannot_be_read(generator: Generator) -> None:
         generator.stream("word " * 100)
     with pytest.raises(ValueError, match="max_tokens is 0; 1 or more was expected"):
         generator.stream("a", max_tokens=0)
+    for prompt in ([{"role": "user", "content": "a"}], b"a", None):
+        with pytest.raises(TypeError, match=f"the prompt is of type {type(prompt).__name__}, and a text was expected"):
+            generator.stream(prompt)  # type: ignore[arg-type]
     generator.decoder.vocabulary = 10
     with pytest.raises(ValueError, match="belongs to another model"):
         generator.stream("words")
+
+
+def test_stops_and_models_that_cannot_be(generator: Generator) -> None:
+    with pytest.raises(ValueError, match="stops has an empty text"):
+        Generator(generator.file.path, tokenizer=generator.tokenizer, stops=[""])
+    with pytest.raises(TypeError, match="stops is 'a'; a list of texts was expected"):
+        Generator(generator.file.path, tokenizer=generator.tokenizer, stops="a")
+    generator.file.path.write_bytes(scaled(2.0))
+    with pytest.raises(tflgpu.ModelError, match=r"this is no language model.*`tflgpu run` runs it"):
+        Generator(generator.file.path)
 
 
 def test_a_model_file_needs_a_tokenizer(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,8 @@ import pytest
 
 import tflgpu
 from tests.support.mutants import compile_without_device, mutants
+from tflgpu.interpreter import Interpreter
+from tflgpu.language import Generator
 from tflgpu.model.writer import ModelBuilder
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +38,67 @@ DIGITS = ROOT / "examples" / "digits" / "digits.tflite"
 def test_invalid_files_are_refused_with_the_reason(name: str, telling: str, shared: Path) -> None:
     with pytest.raises(tflgpu.ModelError, match=telling):
         tflgpu.compile(shared / "models" / "invalid" / f"{name}.tflite")
+
+
+def zipped(**entries: str) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, text in entries.items():
+            archive.writestr(name, text)
+    return content.getvalue()
+
+
+# What is given for a model, and what its error says of it.
+FOREIGN = {
+    "ONNX model": b"\x08\x08\x12\x07pytorch\x1a\x032.1",
+    "by gzip": b"\x1f\x8b\x08\0",
+    "unpack it, and give the digits.tflite in it": zipped(**{"digits.tflite": ""}),
+    "model of PyTorch": zipped(**{"archive/data.pkl": "", "archive/data/0": ""}),
+    "pickled": b"\x80\x02\x8a\x0a",
+    "model of Keras": zipped(**{"config.json": "{}", "model.weights.h5": ""}),
+    "HDF5 file, as Keras": b"\x89HDF\r\n\x1a\n",
+    "GGUF": b"GGUF\x03\0\0\0",
+    "safetensors": b'\x08\0\0\0\0\0\0\0{"a":{}}',
+    "`git lfs pull`": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+    "web page": b"\n<!DOCTYPE html>",
+    "saved_model.pb": b"\x08\x01\x12\xe4\x10",
+    "tar archive": b"a" + bytes(256) + b"ustar\0",
+    "PNG image": b"\x89PNG\r\n\x1a\n",
+    "`tflgpu generate`": b"LITERTLM\0\0",
+    "JSON": b'{"format": "layers-model"}',
+    "text file": "Grüße aus dem Café".encode(),
+    "nothing but zeros": bytes(600),
+    "they are b'4567": b"\xff1234567\xfe",
+}
+
+
+@pytest.mark.parametrize("telling", FOREIGN)
+def test_other_files_are_named_with_what_to_do(telling: str, tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    path.write_bytes(FOREIGN[telling])
+    for given in (path, FOREIGN[telling]):
+        with pytest.raises(tflgpu.ModelError, match=f"not a TensorFlow Lite model.*{re.escape(telling)}"):
+            tflgpu.inspect(given)
+    with pytest.raises(ValueError, match=re.escape(telling)):
+        Interpreter(str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "telling"),
+    [("saved_model.pb", "SavedModel"), ("a.tflite", "such as a.tflite"), ("config.json", "Hugging Face")],
+)
+def test_folders_are_named_with_what_to_do(name: str, telling: str, tmp_path: Path) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(tflgpu.ModelError, match=telling):
+        tflgpu.inspect(tmp_path)
+    with pytest.raises(tflgpu.ModelError, match=telling):
+        Generator(tmp_path)
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there are no such devices")
+def test_a_device_without_end_is_no_model() -> None:
+    with pytest.raises(tflgpu.ModelError, match="a device of the system"):
+        tflgpu.inspect("/dev/zero")
 
 
 def mutate(model: Path, seed: int, count: int) -> list[str]:

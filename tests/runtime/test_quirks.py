@@ -80,6 +80,17 @@ def test_a_pocl_that_cannot_compile_comes_after_all_that_work(monkeypatch: pytes
     assert order(monkeypatch, broken) == [POCL]
 
 
+def test_no_type_of_device_means_a_simulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number and its name do."""
+    simulator = device(OCLGRIND, kind=cl.device_type.CPU | cl.device_type.GPU)
+    order(monkeypatch, device(INTEL), simulator)
+    monkeypatch.setattr(devices, "_devices", devices._devices.__wrapped__)
+    with pytest.raises(tflgpu.DeviceError, match="no OpenCL device matches 'gpu'"):
+        devices.choose("gpu")
+    assert devices.choose("cpu").platform == INTEL
+    assert devices.choose("oclgrind").platform == devices.choose(1).platform == OCLGRIND
+
+
 def network() -> bytes:
     builder = Builder()
     return builder.finish([builder.add("ABS", [builder.input((1, 8))], (1, 8))])

@@ -24,6 +24,9 @@ def read_image(path: Path, channels: int) -> Pixels:
     Raises OSError for a file that cannot be read, ValueError, which names it, for one that is no such image.
     """
     with open(path, "rb") as file:
+        if file.read(8)[4:] == b"TFL3":
+            raise ValueError(f"{path} is a model; an image or a .npy file was expected as its input")
+        file.seek(0)
         try:
             return decode_image(file, channels)
         except ValueError as error:

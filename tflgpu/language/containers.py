@@ -15,6 +15,8 @@ from tflgpu.errors import ModelError
 from tflgpu.language.language_metadata import LanguageMetadata, section_metadata, task_metadata
 from tflgpu.language.section_table import MAGIC, Section, read_sections
 from tflgpu.model.constants.external_buffers import without_external_buffers
+from tflgpu.model.foreign_files import described
+from tflgpu.model.model_source import check_is_file
 
 ZIP_MAGIC = b"PK\x03\x04"
 
@@ -85,6 +87,7 @@ def open_language_file(path: str | PathLike[str]) -> LanguageFile:
     """
     path = Path(path).absolute()
     try:
+        check_is_file(path)
         with path.open("rb") as file:
             magic = file.read(len(MAGIC))
             file.seek(0)
@@ -198,6 +201,8 @@ def _open_zip(path: Path, file: BinaryIO) -> LanguageFile:
         if isinstance(error, ModelError):
             raise
         raise ModelError(f"the .task file is damaged: {error}") from error
+    if MODEL not in entries and not any(name.startswith("TF_LITE") for name in entries):
+        raise ModelError(f"not a language model's file: {described(path.read_bytes())}")
     models = {name: _EntryBytes(path, name) for name in entries if name not in (TOKENIZER, METADATA)}
     tokenizer = tokenizer_data(parts[TOKENIZER]) if TOKENIZER in parts else None
     metadata = task_metadata(parts[METADATA]) if METADATA in parts else LanguageMetadata()

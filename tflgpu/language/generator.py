@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import Literal
 import tflgpu
 from tflgpu.errors import ModelError
 from tflgpu.language.containers import LanguageFile, open_language_file, tokenizer_data
+from tflgpu.language.language_steps import language_steps
 from tflgpu.language.prompt import written_prompt
 from tflgpu.language.sampling import Sampler, Sampling
 from tflgpu.language.token_decoder import TokenDecoder
 from tflgpu.language.tokenizer import TextOfTokens, Tokenizer, load_tokenizer, tokens_of
+from tflgpu.model.reader import read_signatures
 
 End = Literal["stop token", "max tokens", "cache", "left"]
 
@@ -78,22 +81,22 @@ class Generator:
 
         Raises:
             ModelError: The file or its tokenizer is damaged, or its model is no language model.
-            ValueError: There is no tokenizer, or the package that reads it is not installed.
+            ValueError: There is no tokenizer, or the package that reads it is not installed, or a stop is empty.
+            TypeError: The stops are no texts.
             UnsupportedError: An operator cannot run on the device.
             DeviceError: There is no fitting device.
             BuildError: The device's compiler fails.
             OSError: A file cannot be read.
         """
+        _check_texts("stops", stops)
         self.file = open_language_file(path)
         self.tokenizer = _tokenizer(self.file, tokenizer)
         named = (*self.file.metadata.stops, *stops)
         self._stops = tuple(filter(None, (tokens_of(self.tokenizer, stop) for stop in named)))
         start = self.file.metadata.start
         self._start = () if start is None else tokens_of(self.tokenizer, start)
-        try:
+        with _naming(self.file.path):
             self.decoder = TokenDecoder.compile(self.file.model(), options)
-        except ModelError as error:
-            raise ModelError(f"{self.file.path}: {error}") from error
 
     def encode(self, prompt: str, *, template: bool = True) -> list[int]:
         """The tokens of a prompt.
@@ -107,8 +110,11 @@ class Generator:
 
         Raises:
             ModelError: The file's template fails.
+            TypeError: The prompt is no text.
             ValueError: The prompt has halves of characters, as Python reads bytes that are no UTF-8.
         """
+        if not isinstance(prompt, str):
+            raise TypeError(_no_prompt(prompt))
         try:
             prompt.encode()
         except UnicodeEncodeError as error:
@@ -133,6 +139,7 @@ class Generator:
         Raises:
             ValueError: The prompt is empty, no text in UTF-8, longer than the cache, or has tokens that the model does
                 not know.
+            TypeError: The prompt is no text.
             ModelError: The file's template fails.
             UnsupportedError: An operator of a prefill signature cannot run on the device.
             BuildError: The device's compiler fails.
@@ -170,6 +177,7 @@ class Generator:
 
         Raises:
             ValueError: As of :meth:`stream`.
+            TypeError: The prompt is no text.
             ModelError: The file's template fails.
             DeviceError: The device fails.
         """
@@ -262,9 +270,41 @@ class Answer(Iterator[str]):
         self._end = "cache" if self._limit is None or room < self._limit else "max tokens"
 
 
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """A ModelError names the file."""
+    try:
+        yield
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from error
+
+
+def _check_texts(what: str, texts: object) -> None:
+    """Raises TypeError for what is no sequence of texts, ValueError for an empty text."""
+    if isinstance(texts, str) or not isinstance(texts, Sequence) or not all(isinstance(each, str) for each in texts):
+        raise TypeError(f"{what} is {texts!r}; a list of texts was expected")
+    if "" in texts:
+        raise ValueError(f"{what} has an empty text, which no answer could avoid; the text of a token was expected")
+
+
+def _no_prompt(prompt: object) -> str:
+    """Why something is no prompt."""
+    kind = type(prompt).__name__
+    if isinstance(prompt, bytes | bytearray):
+        advice = "decode it, as by prompt.decode()"
+    elif isinstance(prompt, list | tuple | dict):
+        advice = "give the content of the last message, as messages[-1]['content']"
+    else:
+        advice = "give it as str"
+    return f"the prompt is of type {kind}, and a text was expected: {advice}"
+
+
 def _tokenizer(file: LanguageFile, given: str | PathLike[str] | Tokenizer | None) -> Tokenizer:
     if given is None:
         if file.tokenizer is None:
+            if model := file.model():  # another model needs no tokenizer, but another command
+                with _naming(file.path):
+                    language_steps(read_signatures(model))
             raise ValueError(f"{file.path} has no tokenizer; give one: a file of sentencepiece or tokenizers")
         return load_tokenizer(file.tokenizer, file.metadata.bytes_as_letters)
     if isinstance(given, str | PathLike):

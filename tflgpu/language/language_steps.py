@@ -52,7 +52,9 @@ def language_steps(signatures: Iterable[SignatureInfo]) -> LanguageSteps:
     known = {signature.key: signature for signature in signatures if signature.key is not None}
     if DECODE not in known:
         listed = ", ".join(map(repr, known)) or "none"
-        raise ModelError(f"a language model has the signature {DECODE!r}; this model has: {listed}")
+        raise ModelError(
+            f"this is no language model, which has the signature {DECODE!r}; it has: {listed}; `tflgpu run` runs it"
+        )
     decode = _step(DECODE, known[DECODE])
     if decode.size != 1:
         raise ModelError(f"the signature {DECODE!r} takes {decode.size} tokens; one was expected")

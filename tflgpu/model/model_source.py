@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 
 from tflgpu.errors import ModelError
+from tflgpu.model.foreign_files import described_folder
 
 Buffer = bytes | bytearray | memoryview
 
@@ -50,9 +51,10 @@ class ModelContent:
 
     @property
     def bytes(self) -> bytes:
-        """Raises OSError if the file cannot be read, ModelError if it is another one than at the first time."""
+        """Raises OSError if the file cannot be read, ModelError if it is none, or another one than at first."""
         if self._bytes is None:
             assert self.path is not None
+            check_is_file(self.path)
             with open(self.path, "rb", buffering=0) as file:
                 status = os.fstat(file.fileno())  # of the open file: the path may already name another one
                 if self.status is not None and _identity(status) != _identity(self.status):
@@ -75,6 +77,14 @@ class ModelContent:
         """Drop the bytes of a file, of which the device or an artifact has what it needs."""
         if self.path is not None:
             self._bytes = None
+
+
+def check_is_file(path: Path) -> None:
+    """Raises ModelError for a folder that is a model of another kind, and for a device, which may have no end."""
+    if path.is_dir() and (found := described_folder(path)):
+        raise ModelError(f"not a TensorFlow Lite model: {found}")
+    if path.is_char_device() or path.is_block_device():
+        raise ModelError("not a TensorFlow Lite model: it is a device of the system, and no file")
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:

@@ -31,6 +31,7 @@ from tflgpu.model.constants.external_buffers import external_buffer
 from tflgpu.model.constants.sparsity import StoredForm, densify, stored_form
 from tflgpu.model.constants.stored_bytes import Bytes, buffer_bytes, stored_bytes
 from tflgpu.model.flat_table import FlatTable
+from tflgpu.model.foreign_files import described
 from tflgpu.model.model import DTYPES, NUMPY_TYPES, Array, FileTensor, Model, Operator, Signature, Subgraph, itemsize
 from tflgpu.model.operator_options import read_options
 from tflgpu.model.tensor_info import Quantization, SignatureInfo, TensorInfo
@@ -69,10 +70,8 @@ def _read(data: Bytes, part: Callable[[_Reader], Read]) -> Read:
     if len(data) == 0:
         raise ModelError("the model is empty (0 bytes); a .tflite file was expected")
     if len(data) < 8 or head[4:8] != IDENTIFIER:
-        raise ModelError(
-            f"not a TensorFlow Lite model: bytes 4 to 8 are {head[4:8]!r}, where the file identifier "
-            f"{IDENTIFIER!r} belongs"
-        )
+        found = described(data) or f"they are {head[4:8]!r}"
+        raise ModelError(f"not a TensorFlow Lite model, whose bytes 4 to 8 are {IDENTIFIER!r}: {found}")
     try:
         return part(_Reader(data))
     except DECODER_FAILURES as failure:

@@ -24,6 +24,7 @@ from tflgpu.cli.terminal.progress import Step, compile_model, progress
 from tflgpu.evaluate.accuracy import Deviation
 from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.inputs import InputReader, naming, random_input
+from tflgpu.model.model_source import read_bytes
 from tflgpu.model.tensor_info import TensorInfo
 
 # Of the JSON, as docs/tools/inspect.md describes it.
@@ -73,7 +74,7 @@ def diff_model(
     Exit code: 0 if every output is within the tolerance, else 1.
     """
     with compile_model(model, options) as compiled:
-        reference = LiteRT(model.read_bytes(), threads or os.cpu_count())
+        reference = LiteRT(read_bytes(model), threads or os.cpu_count())
         given = InputReader(model, compiled.inputs, mean=mean, std=std).read(inputs) if inputs else None
         kind = compiled.report.model.kind
         allowed = default_tolerance(compiled.precision, kind) if tolerance is None else tolerance
@@ -84,7 +85,7 @@ def diff_model(
     bisection = None
     if bisect:
         with progress(f"comparing the kernels of {model.name}"):
-            bisection = bisect_model(model.read_bytes(), first, options, allowed)
+            bisection = bisect_model(read_bytes(model), first, options, allowed)
     failed = not all(o.passed for o in comparison.outputs)
     if as_json:
         print_json(_as_dict(model, facts, allowed, reference, comparison, bisection))

@@ -18,7 +18,7 @@ from tflgpu.cli.arguments import AsJson, ModelPath, with_options
 from tflgpu.cli.console import console, print_json
 from tflgpu.cli.terminal.listing import Listing
 from tflgpu.measure.device_model import planned_target
-from tflgpu.model.model_source import ModelContent
+from tflgpu.model.model_source import ModelContent, read_bytes
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.report.half_precision import HalfPrecision
 from tflgpu.report.report import ModelInfo, OperatorReport, Report, counted
@@ -157,7 +157,7 @@ def _planned(model: Path, options: tflgpu.Options) -> Report:
     chosen = choose(options.device, options.threads)
     cache, planned = open_cache(options), planned_target(chosen, options)
     target = without_wrong_unit(planned, chosen, cache)
-    report = inspect_model(model.read_bytes(), options, target)
+    report = inspect_model(read_bytes(model), options, target)
     if cache is None or planned.storage != "half":
         return report
     _, compiled = find(ModelContent(model), options, chosen.identity, planned, cache, Stopwatch())

@@ -13,6 +13,7 @@ from tflgpu.cli.arguments import Address, AsJson, Mean, ModelPath, Std, Workers,
 from tflgpu.cli.console import console, note, print_json
 from tflgpu.cli.extras import naming_extras
 from tflgpu.cli.terminal.progress import progress
+from tflgpu.model.model_source import read_bytes
 from tflgpu.report.report import counted
 
 
@@ -61,7 +62,7 @@ def predict_rows(
     """
     with naming_extras():
         from tflgpu.batch.prediction import Prediction, open_rows, predict
-    data = model.read_bytes()
+    data = read_bytes(model)
     named = dict(_pair(each) for each in columns or ())
     infos = tflgpu.inspect(data, options).model.inputs
     shared = devices.split(",") if devices else None

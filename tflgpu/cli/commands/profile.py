@@ -18,6 +18,7 @@ from tflgpu.cli.console import console, note, print_json
 from tflgpu.cli.tables import kernels_as_list
 from tflgpu.cli.terminal.progress import progress
 from tflgpu.cli.timeline import timeline
+from tflgpu.model.model_source import read_bytes
 
 # Of the JSON, as docs/tools/inspect.md describes it.
 FORMAT = 1
@@ -50,7 +51,7 @@ def profile_model(
         raise ValueError(
             "a page shows plans made anew, without what --tolerance found; leave out --html or --tolerance"
         )
-    data = model.read_bytes()  # once: the page is to be about what was compiled
+    data = read_bytes(model)  # once: the page is to be about what was compiled
     with progress(f"compiling {model.name}"):
         started = tflgpu.compile(data, options)
     with started as compiled:

@@ -17,6 +17,7 @@ from tflgpu.cli.arguments import AsJson, ModelPath, with_options
 from tflgpu.cli.console import console, print_json
 from tflgpu.measure.device_model import planned_target
 from tflgpu.measure.device_model_files import device_model
+from tflgpu.model.model_source import read_bytes
 from tflgpu.runtime.opencl.devices import choose
 
 # The functions import the stages of the compiler: verbs with a warm start must not.
@@ -92,7 +93,7 @@ def _show_file(path: Path, as_json: bool) -> None:
     from tflgpu.cli.stages.model_text import model_as_dict, model_lines
     from tflgpu.model.reader import read_model
 
-    model = read_model(path.read_bytes())
+    model = read_model(read_bytes(path))
     if as_json:
         print_json(model_as_dict(model))
     else:
@@ -103,7 +104,7 @@ def _show_parts(model: Path, options: tflgpu.Options, target: Target | None, vie
     """What ``view`` makes of each part; a model that runs on the device as one piece needs no headings."""
     from tflgpu.cli.stages.parts import heading, part_as_dict, parts_of
 
-    parts, codes = parts_of(model.read_bytes(), options, target.missing_types if target else ())
+    parts, codes = parts_of(read_bytes(model), options, target.missing_types if target else ())
     views = [None if part.piece is None else view(part.piece, codes) for part in parts]
     whole = views[0] if len(views) == 1 else None
     if as_json:

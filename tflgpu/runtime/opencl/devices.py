@@ -21,7 +21,7 @@ from tflgpu.runtime.opencl.integer_units import integer_unit
 from tflgpu.runtime.opencl.limit_queries import language_of_atomics, limits_of
 from tflgpu.runtime.opencl.loader import drivers_visible
 from tflgpu.runtime.opencl.process import Using
-from tflgpu.runtime.opencl.quirks import INTEL, POCL, Driver, demotion, faster_family
+from tflgpu.runtime.opencl.quirks import INTEL, POCL, Driver, demotion, faster_family, is_simulator
 
 if TYPE_CHECKING:
     from tflgpu.driver_advice.missing_drivers import Machine
@@ -228,7 +228,7 @@ def _requested(request: str | int) -> Device:
         matching = [d for d in found if d.index == int(request)]
     else:
         wanted = request.lower()
-        matching = [d for d in found if d.type == wanted]
+        matching = [d for d in found if d.type == wanted and not is_simulator(Driver.of(d.handle))]
         matching += [d for d in found if wanted in d.name.lower() or wanted in d.platform.lower()]
     if not matching:
         listing = ", ".join(f"{d.index}: {d.name} ({d.platform}, {d.type})" for d in found)

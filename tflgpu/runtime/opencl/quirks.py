@@ -68,7 +68,8 @@ class Quirk:
     program. family: of the faster kernels, where the device's type does not tell. loop_turns, little_work: as
     :class:`tflgpu.target.Limits` has them. keeps_context: whether a process keeps its first context. compiler_stays:
     whether compilers run in processes of their own. wakes_slowly: whether threads do. may_linger: whether work-groups
-    may look for the next run. advice: what to tell the user when such a device fails.
+    may look for the next run. is_simulator: whether only its number or a part of its name means it.
+    advice: what to tell the user when such a device fails.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Quirk:
     wakes_slowly: bool = False
     may_linger: bool = False
     little_work: int = 0
+    is_simulator: bool = False
     advice: str = ""
 
 
@@ -95,9 +97,10 @@ QUIRKS: tuple[Quirk, ...] = (
         "simulator",
         lambda driver: driver.platform == OCLGRIND,
         fault="Oclgrind is a simulator, far slower than any device, and calls itself both a CPU and a GPU",
-        remedy="it comes after every real device",
+        remedy="it comes after every real device, and no type of device means it",
         source="https://github.com/jrprice/Oclgrind",
         demotion=2,
+        is_simulator=True,
     ),
     Quirk(
         "unknown CPU",
@@ -279,6 +282,11 @@ QUIRKS: tuple[Quirk, ...] = (
 def quirks_of(driver: Driver) -> tuple[Quirk, ...]:
     """The quirks that a driver has."""
     return tuple(quirk for quirk in QUIRKS if quirk.concerns(driver))
+
+
+def is_simulator(driver: Driver) -> bool:
+    """Whether its devices are none."""
+    return any(quirk.is_simulator for quirk in quirks_of(driver))
 
 
 def demotion(driver: Driver) -> int:
