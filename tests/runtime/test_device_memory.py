@@ -11,6 +11,7 @@ import pytest
 
 import tflgpu
 from tests.runtime.device_arrays import (
+    CONFIGURATIONS,
     SHAPES,
     Array,
     arrays,
@@ -104,6 +105,24 @@ def test_an_output_may_take_an_inputs_place(model: tflgpu.CompiledModel) -> None
     model.run(moved, {"y0": moved["x0"], "y1": moved["x1"], "y2": moved["x2"]})
     expected = model.run(given)
     assert_equal({f"y{i}": moved[f"x{i}"].get() for i in range(3)}, expected)
+
+
+@pytest.mark.parametrize("shift", [0, 1024])
+def test_an_output_may_take_a_part_of_an_inputs_place(shift: int, device_name: str) -> None:
+    """Both are sub-buffers of one buffer; each element of the output is read of another place of the input."""
+    builder = Builder()
+    x = builder.input((64, 64), name="x")
+    model = builder.finish([builder.add("TRANSPOSE", [x, builder.ints([1, 0])], name="y")])
+    options = tflgpu.Options(device=device_name, precision="fp32", execution=CONFIGURATIONS["gpu kernels"])
+    with tflgpu.compile(model, options) as compiled:
+        value = np.arange(4096, dtype=np.float32).reshape(64, 64)
+        whole = cl.Buffer(compiled.queue.context, cl.mem_flags.READ_WRITE, value.nbytes + shift)
+        cl.enqueue_copy(compiled.queue, whole, value)
+        result = whole.get_sub_region(shift, value.nbytes)
+        compiled.run({"x": whole.get_sub_region(0, value.nbytes)}, {"y": result})
+        found = np.empty_like(value)
+        cl.enqueue_copy(compiled.queue, found, result)
+        np.testing.assert_array_equal(found, value.T)
 
 
 def test_arrays_of_another_queue_are_waited_for(model: tflgpu.CompiledModel) -> None:

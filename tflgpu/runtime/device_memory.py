@@ -57,9 +57,20 @@ class DeviceMemory:
         return self.offset % ALIGNMENT == 0
 
     def overlaps(self, other: DeviceMemory) -> bool:
-        """Whether both share bytes of one buffer; sub-buffers are not examined."""
-        apart = self.offset + self.bytes <= other.offset or other.offset + other.bytes <= self.offset
-        return self.buffer == other.buffer and not apart
+        """Whether both share bytes of one buffer, of which either may have a sub-buffer."""
+        (buffer, begin), (other_buffer, other_begin) = self._origin, other._origin
+        apart = begin + self.bytes <= other_begin or other_begin + other.bytes <= begin
+        return buffer == other_buffer and not apart
+
+    @property
+    def _origin(self) -> tuple[object, int]:
+        """The buffer that was allocated, by its handle, and where the first element is in it."""
+        if not isinstance(self.buffer, cl.MemoryObjectHolder):  # an array of the host, lent to kernels
+            return self.buffer, self.offset
+        whole = cast("cl.Buffer | None", self.buffer.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT))
+        if whole is None:
+            return self.buffer.int_ptr, self.offset
+        return whole.int_ptr, self.offset + cast("int", self.buffer.get_info(cl.mem_info.OFFSET))
 
     def read(self, queue: cl.CommandQueue) -> NDArray[Any]:
         """A copy on the host, taken when all earlier commands of the queue are done."""
