@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,19 @@ def test_a_model_in_pieces_gives_the_right_answer(device_name: str) -> None:
     assert [o.device for o in report.operators].count("cpu") == 4
     assert report.crossing_bytes == 4 * x.nbytes
     assert len(model.profile(x).kernels) == report.kernels
+
+
+@pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
+def test_outputs_are_arrays_of_their_own(device_name: str) -> None:
+    """One is an input of the model, and two are one tensor."""
+    builder = Builder()
+    x = builder.input((4,), name="x")
+    result = builder.without_kernel(x, name="y")
+    model = tflgpu.compile(builder.finish([x, result, result]), tflgpu.Options(device=device_name))
+    given = np.ones(4, np.float32)
+    found = [given, *model.run([given]).values()]
+    assert len(found) == 4
+    assert not any(np.shares_memory(a, b) for a, b in combinations(found, 2))
 
 
 def test_fallback_can_be_forbidden() -> None:

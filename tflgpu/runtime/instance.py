@@ -9,6 +9,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
@@ -226,7 +227,7 @@ class Instance:
 
     def _run_in_parts(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
         values, _ = self._run_partitions(inputs)
-        results = [values[tensor] for tensor, _ in self.artifact.outputs]
+        results = _alone([values[tensor] for tensor, _ in self.artifact.outputs], inputs)
         for number, memory in outputs.items():
             _check_shape(f"output {self.output_names[number]!r}", memory.shape, results[number].shape)
             memory.write(self._session.queue, results[number])
@@ -306,6 +307,15 @@ def _executors_of(engine: Engine) -> tuple[Executor, ...]:
     if isinstance(engine, PieceEngine):
         return engine.executors
     return (engine,) if isinstance(engine, Executor) else ()
+
+
+def _alone(results: Sequence[Array], inputs: Sequence[Value]) -> list[Array]:
+    """Results with memory of their own: an output may be an input of the model, or a tensor that is one already."""
+    taken: list[Value] = [*inputs]
+    for array in results:
+        is_shared = any(isinstance(t, np.ndarray) and np.may_share_memory(array, t) for t in taken)
+        taken.append(array.copy() if is_shared else array)
+    return [array for array in taken[len(inputs) :] if isinstance(array, np.ndarray)]
 
 
 def _check_shape(what: str, planned: Shape, computed: Shape) -> None:
