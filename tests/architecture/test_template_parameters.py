@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from functools import cache
@@ -13,7 +11,7 @@ import jinja2.meta
 import pytest
 from jinja2 import nodes
 
-import tflgpu.kernels
+from tests.support.templates import parameters_of_templates
 from tflgpu.codegen.environment import environment, template_folder
 from tflgpu.kernels.kernel import Parameters
 
@@ -23,21 +21,7 @@ N = TypeVar("N", bound=nodes.Node)
 RENDERED = {"local_size", "value_type", "shuffles", "dst", "epilogue"}
 
 
-def _all_parameters() -> list[type[Parameters]]:
-    """The dataclass of every template; those that have no template of their own are only there to be extended."""
-    for module in pkgutil.walk_packages(tflgpu.kernels.__path__, "tflgpu.kernels."):
-        importlib.import_module(module.name)
-
-    def below(cls: type[Parameters]) -> Iterator[type[Parameters]]:
-        for sub in cls.__subclasses__():
-            yield sub
-            yield from below(sub)
-
-    found = {cls for cls in below(Parameters) if "template" in vars(cls)}  # some extend two others
-    return sorted(found, key=lambda cls: cls.template)
-
-
-PARAMETERS = [cls for cls in _all_parameters() if cls.__module__.startswith("tflgpu.")]
+PARAMETERS = parameters_of_templates()
 
 
 @cache

@@ -1,11 +1,17 @@
-"""Which template files are kernels."""
+"""Which template files are kernels, and what they see."""
 
 from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
 
 import jinja2
 import jinja2.meta
 
+import tflgpu.kernels
 from tflgpu.codegen.environment import template_folder
+from tflgpu.kernels.kernel import Parameters
 
 # What surrounds kernels: the prelude, what makes one launch of them all, and what measures a device.
 SURROUNDINGS = {
@@ -66,3 +72,18 @@ def kernel_templates() -> set[str]:
         if name
     }
     return set(sources) - helpers - SURROUNDINGS - NOT_PORTABLE
+
+
+def parameters_of_templates() -> list[type[Parameters]]:
+    """The dataclass of every template; those that have no template of their own are only there to be extended."""
+    for module in pkgutil.walk_packages(tflgpu.kernels.__path__, "tflgpu.kernels."):
+        importlib.import_module(module.name)
+
+    def below(cls: type[Parameters]) -> Iterator[type[Parameters]]:
+        for sub in cls.__subclasses__():
+            yield sub
+            yield from below(sub)
+
+    # Some extend two others, and plugins have more.
+    found = {c for c in below(Parameters) if "template" in vars(c) and c.__module__.startswith("tflgpu.")}
+    return sorted(found, key=lambda cls: cls.template)

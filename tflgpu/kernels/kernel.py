@@ -116,14 +116,24 @@ class Parameters:
     fields. A test compares the fields of each with the names that its template uses.
 
     template: path below ``templates/``, without the suffix.
+    stores_once: whether the kernel touches each element of its output once, when it stores it, and what its epilogue
+        reads for the element is read before, by the same work-item. Only then may the output take the memory of such an
+        operand. Not so are kernels that add up in their output, read it, or compute an element twice. A test runs each
+        kernel on such memory.
     """
 
     template: ClassVar[str]
+    stores_once: ClassVar[bool] = False
 
-    def __init_subclass__(cls, template: str | None = None) -> None:
-        """Name the template; by default it is that of the class that this one extends."""
+    def __init_subclass__(cls, template: str | None = None, *, stores_once: bool = False) -> None:
+        """Name the template and say how it stores; by default both are those of the class that this one extends."""
         if template is not None:
-            cls.template = template
+            cls.template, cls.stores_once = template, stores_once
+
+    @property
+    def read_where_stored(self) -> frozenset[str]:
+        """Names of arguments that the kernel reads, as its epilogue does, only at the element that it then stores."""
+        return frozenset()
 
 
 @dataclass(frozen=True)

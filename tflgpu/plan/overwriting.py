@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tflgpu.graph.ir import Graph, State, TensorId
-from tflgpu.kernels.access import Access
-from tflgpu.kernels.kernel import Argument
 from tflgpu.plan.plan import PlannedKernel
 
 
 def overwritable(planned: PlannedKernel, root: Mapping[TensorId, TensorId]) -> Iterator[TensorId]:
     """The inputs that the kernel reads only at the element it is about to write: the result may take their memory.
 
-    Such are the epilogue's operands of the output's own shape, the primary of a map and the background of a gather,
-    unless the kernel reads the same memory in any other way as well.
+    Such are the epilogue's operands of the output's own shape and what the kernel names itself, such as the primary of
+    a map, unless the kernel touches its output before, or reads the same memory in any other way as well.
     """
+    if not planned.kernel.parameters.stores_once:
+        return
     readers = [a for a in planned.arguments if a.tensor is not None and not a.written]
     elementwise = {s.access.name for op in planned.epilogue for s in op.operands if s.access and s.access.same}
-    primary = getattr(planned.kernel.parameters, "primary", None)
-    if isinstance(primary, Access) and primary.same:
-        elementwise.add(primary.name)
-    background = getattr(planned.kernel.parameters, "background", None)
-    if isinstance(background, Argument):
-        elementwise.add(background.name)
+    elementwise |= planned.kernel.parameters.read_where_stored
     for argument in readers:
         assert argument.tensor is not None
         alone = sum(root[argument.tensor] == root[o.tensor] for o in readers if o.tensor is not None) == 1

@@ -40,7 +40,7 @@ def four_bit_dense(site: Site, emit: Emitter) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FourBitProductParameters(ItemProductsParameters, template="tflgpu_four_bits/four_bit_product"):
+class FourBitProductParameters(ItemProductsParameters, template="tflgpu_four_bits/four_bit_product", stores_once=True):
     """Parameters of the template, which is in this package."""
 
     items: int

@@ -56,7 +56,7 @@ class ChunkParameters(AttentionParameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionBlocksParameters(ChunkParameters, template="cpu/attention_blocks"):
+class AttentionBlocksParameters(ChunkParameters, template="cpu/attention_blocks", stores_once=True):
     """Parameters of ``templates/cpu/attention_blocks.cl.j2``."""
 
     slices_out: int
@@ -64,7 +64,7 @@ class AttentionBlocksParameters(ChunkParameters, template="cpu/attention_blocks"
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionFewRowsParameters(ChunkParameters, template="cpu/attention_few_rows"):
+class AttentionFewRowsParameters(ChunkParameters, template="cpu/attention_few_rows", stores_once=True):
     """Parameters of ``templates/cpu/attention_few_rows.cl.j2``."""
 
     quads: int

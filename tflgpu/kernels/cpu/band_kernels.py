@@ -191,7 +191,7 @@ class BandParameters(Parameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BandConvolutionDepthwiseParameters(BandParameters, template="cpu/band_convolution_depthwise"):
+class BandConvolutionDepthwiseParameters(BandParameters, template="cpu/band_convolution_depthwise", stores_once=True):
     """Parameters of ``templates/cpu/band_convolution_depthwise.cl.j2``."""
 
     depthwise: Window

@@ -90,7 +90,7 @@ class ConvolutionParameters(BlockProductsParameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VectorConvolutionParameters(ConvolutionParameters, template="cpu/convolution"):
+class VectorConvolutionParameters(ConvolutionParameters, template="cpu/convolution", stores_once=True):
     """Parameters of ``templates/cpu/convolution.cl.j2``."""
 
     turns: int
@@ -98,7 +98,7 @@ class VectorConvolutionParameters(ConvolutionParameters, template="cpu/convoluti
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuadConvolutionParameters(ConvolutionParameters, template="cpu/convolution_quads"):
+class QuadConvolutionParameters(ConvolutionParameters, template="cpu/convolution_quads", stores_once=True):
     """Parameters of ``templates/cpu/convolution_quads.cl.j2``."""
 
 

@@ -46,7 +46,7 @@ def depthwise_pointwise_work(band: Band, window: Window, src: Storage, dst: Geom
 
 
 @dataclass(frozen=True, kw_only=True)
-class BandDepthwisePointwiseParameters(BandParameters, template="cpu/band_depthwise_pointwise"):
+class BandDepthwisePointwiseParameters(BandParameters, template="cpu/band_depthwise_pointwise", stores_once=True):
     """Parameters of ``templates/cpu/band_depthwise_pointwise.cl.j2``."""
 
     widens: bool

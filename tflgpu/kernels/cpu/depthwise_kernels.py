@@ -41,7 +41,7 @@ def _is_small(request: Request) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DepthwiseRowsParameters(Parameters, template="cpu/depthwise_rows"):
+class DepthwiseRowsParameters(Parameters, template="cpu/depthwise_rows", stores_once=True):
     """Parameters of ``templates/cpu/depthwise_rows.cl.j2``."""
 
     window: Window

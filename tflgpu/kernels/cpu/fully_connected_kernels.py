@@ -36,7 +36,7 @@ FEW_BLOCKS = 2  # of rows, each of which unpacks the weights for itself: to keep
 
 
 @dataclass(frozen=True, kw_only=True)
-class FullyConnectedParameters(BlockProductsParameters, template="cpu/fully_connected"):
+class FullyConnectedParameters(BlockProductsParameters, template="cpu/fully_connected", stores_once=True):
     """Parameters of ``templates/cpu/fully_connected.cl.j2``."""
 
     row_blocks: int

@@ -30,7 +30,7 @@ def _has_rows_side_by_side(request: Request) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatmulQuadsParameters(BlockProductsParameters, template="cpu/matmul_quads"):
+class MatmulQuadsParameters(BlockProductsParameters, template="cpu/matmul_quads", stores_once=True):
     """Parameters of ``templates/cpu/matmul_quads.cl.j2``."""
 
     left: Access

@@ -42,7 +42,7 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MovedPixelsParameters(ItemParameters, template="cpu/moved_pixels"):
+class MovedPixelsParameters(ItemParameters, template="cpu/moved_pixels", stores_once=True):
     """Parameters of ``templates/cpu/moved_pixels.cl.j2``."""
 
     whole_vec4s: bool

@@ -42,7 +42,7 @@ MOST_PRODUCTS = 4608
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackedConvolutionParameters(BlockProductsParameters, template="cpu/convolution_packed"):
+class PackedConvolutionParameters(BlockProductsParameters, template="cpu/convolution_packed", stores_once=True):
     """Parameters of ``templates/cpu/convolution_packed.cl.j2``."""
 
     window: Window

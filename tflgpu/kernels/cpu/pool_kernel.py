@@ -25,7 +25,7 @@ def _has_short_sums(request: Request) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PoolRowsParameters(Parameters, template="cpu/pool_rows"):
+class PoolRowsParameters(Parameters, template="cpu/pool_rows", stores_once=True):
     """Parameters of ``templates/cpu/pool_rows.cl.j2``."""
 
     function: str

@@ -27,7 +27,7 @@ def _workspace(request: Request) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResizeBlendedParameters(Parameters, template="cpu/resize_blended"):
+class ResizeBlendedParameters(Parameters, template="cpu/resize_blended", stores_once=True):
     """Parameters of ``templates/cpu/resize_blended.cl.j2``."""
 
     scale: tuple[float, float]

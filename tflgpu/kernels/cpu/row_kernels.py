@@ -17,7 +17,7 @@ EXPONENTIAL = 10  # operations
 
 
 @dataclass(frozen=True, kw_only=True)
-class SoftmaxVectorsParameters(ItemParameters, template="rows/softmax_vectors"):
+class SoftmaxVectorsParameters(ItemParameters, template="rows/softmax_vectors", stores_once=True):
     """Parameters of ``templates/rows/softmax_vectors.cl.j2``."""
 
     beta: float
@@ -28,7 +28,7 @@ class SoftmaxVectorsParameters(ItemParameters, template="rows/softmax_vectors"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerNormVectorsParameters(ItemParameters, template="rows/layer_norm_vectors"):
+class LayerNormVectorsParameters(ItemParameters, template="rows/layer_norm_vectors", stores_once=True):
     """Parameters of ``templates/rows/layer_norm_vectors.cl.j2``."""
 
     epsilon: float

@@ -64,7 +64,7 @@ def _keys_of_part(attention: Attention) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionRowsParameters(AttentionParameters, template="rows/attention"):
+class AttentionRowsParameters(AttentionParameters, template="rows/attention", stores_once=True):
     """Parameters of ``templates/rows/attention.cl.j2``."""
 
     rows_held: int

@@ -94,7 +94,7 @@ def _best(request: Request) -> Candidate[ConvolutionTile, KLoopWork] | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvolutionParameters(ItemProductsParameters, template="gpu/convolution"):
+class ConvolutionParameters(ItemProductsParameters, template="gpu/convolution", stores_once=True):
     """Parameters of ``templates/gpu/convolution.cl.j2``."""
 
     window: Window

@@ -62,7 +62,7 @@ def input_rows(window: Window, pixels: int) -> list[tuple[int, list[tuple[int, i
 
 
 @dataclass(frozen=True, kw_only=True)
-class DepthwiseColumnsParameters(Parameters, template="gpu/depthwise_columns"):
+class DepthwiseColumnsParameters(Parameters, template="gpu/depthwise_columns", stores_once=True):
     """Parameters of ``templates/gpu/depthwise_columns.cl.j2``."""
 
     window: Window

@@ -128,7 +128,7 @@ def _outputs_apart(request: Request, tile: WindowTile) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DepthwiseWindowParameters(Parameters, template="gpu/depthwise_window"):
+class DepthwiseWindowParameters(Parameters, template="gpu/depthwise_window", stores_once=True):
     """Parameters of ``templates/gpu/depthwise_window.cl.j2``."""
 
     window: Window

@@ -98,7 +98,7 @@ def _workspace(hidden_slices: int, target: Target) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExciteParameters(Parameters, template="gpu/excite"):
+class ExciteParameters(Parameters, template="gpu/excite", stores_once=True):
     """Parameters of ``templates/gpu/excite.cl.j2``."""
 
     src: Storage

@@ -22,7 +22,7 @@ class JoinedAttention:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JoinAttentionParameters(Parameters, template="rows/join_attention"):
+class JoinAttentionParameters(Parameters, template="rows/join_attention", stores_once=True):
     """Parameters of ``templates/rows/join_attention.cl.j2``."""
 
     attention: Attention

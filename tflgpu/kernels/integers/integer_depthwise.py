@@ -24,7 +24,7 @@ MOST_EXACT = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntegerDepthwiseParameters(Parameters, template="integers/integer_depthwise"):
+class IntegerDepthwiseParameters(Parameters, template="integers/integer_depthwise", stores_once=True):
     """Parameters of ``templates/integers/integer_depthwise.cl.j2``."""
 
     window: Window

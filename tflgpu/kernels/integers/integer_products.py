@@ -95,7 +95,7 @@ class IntegerWindowParameters(IntegerProductsParameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntegerConvolutionParameters(IntegerWindowParameters, template="integers/integer_convolution"):
+class IntegerConvolutionParameters(IntegerWindowParameters, template="integers/integer_convolution", stores_once=True):
     """Parameters of ``templates/integers/integer_convolution.cl.j2``."""
 
     slices: int
@@ -103,14 +103,14 @@ class IntegerConvolutionParameters(IntegerWindowParameters, template="integers/i
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntegerPatchesParameters(IntegerWindowParameters, template="integers/integer_patches"):
+class IntegerPatchesParameters(IntegerWindowParameters, template="integers/integer_patches", stores_once=True):
     """Parameters of ``templates/integers/integer_patches.cl.j2``."""
 
     patch: Patch
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntegerFullyConnectedParameters(IntegerProductsParameters, template="integers/integer_layer"):
+class IntegerFullyConnectedParameters(IntegerProductsParameters, template="integers/integer_layer", stores_once=True):
     """Parameters of ``templates/integers/integer_layer.cl.j2``."""
 
 

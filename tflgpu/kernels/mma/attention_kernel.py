@@ -180,7 +180,7 @@ def _is_wide(reach: Reach, elements: int) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionTileParameters(AttentionParameters, template="mma/attention_tiles"):
+class AttentionTileParameters(AttentionParameters, template="mma/attention_tiles", stores_once=True):
     """Parameters of ``templates/mma/attention_tiles.cl.j2``."""
 
     row_warps: int

@@ -121,7 +121,7 @@ def _depthwise_items(tile: DepthwisePointwiseTile, columns: int, src: Storage, t
 
 
 @dataclass(frozen=True, kw_only=True)
-class DepthwisePointwiseParameters(Parameters, template="mma/depthwise_pointwise"):
+class DepthwisePointwiseParameters(Parameters, template="mma/depthwise_pointwise", stores_once=True):
     """Parameters of ``templates/mma/depthwise_pointwise.cl.j2``."""
 
     operands: Operands

@@ -60,7 +60,7 @@ def _has_halves(request: Request) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiagonalDepthwiseParameters(SummingParameters, template="mma/diagonal_depthwise"):
+class DiagonalDepthwiseParameters(SummingParameters, template="mma/diagonal_depthwise", stores_once=True):
     """Parameters of ``templates/mma/diagonal_depthwise.cl.j2``."""
 
     window: Window

@@ -116,7 +116,7 @@ def _work(
 
 
 @dataclass(frozen=True, kw_only=True)
-class PointwiseDepthwiseParameters(SummingParameters, template="mma/pointwise_depthwise"):
+class PointwiseDepthwiseParameters(SummingParameters, template="mma/pointwise_depthwise", stores_once=True):
     """Parameters of ``templates/mma/pointwise_depthwise.cl.j2``."""
 
     operands: Operands

@@ -25,7 +25,7 @@ class ConcatenatedInput:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConcatenateParameters(ItemParameters, template="movement/concatenate"):
+class ConcatenateParameters(ItemParameters, template="movement/concatenate", stores_once=True):
     """Parameters of ``templates/movement/concatenate.cl.j2``."""
 
     parts: Sequence[ConcatenatedInput]

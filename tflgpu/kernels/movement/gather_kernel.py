@@ -68,7 +68,7 @@ class PackedRows:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GatherParameters(ItemParameters, template="movement/gather"):
+class GatherParameters(ItemParameters, template="movement/gather", stores_once=True):
     """Parameters of ``templates/movement/gather.cl.j2``."""
 
     axes: Sequence[SourceAxis]
@@ -80,6 +80,11 @@ class GatherParameters(ItemParameters, template="movement/gather"):
     packed: PackedRows | None = None
     plane: int
     dirty: bool = True
+
+    @property
+    def read_where_stored(self) -> frozenset[str]:
+        """The background."""
+        return frozenset({self.background.name} if self.background else ())
 
 
 @PORTABLE.lowering("gather", reads_grids=True)

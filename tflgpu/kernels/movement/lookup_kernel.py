@@ -12,7 +12,7 @@ from tflgpu.ops.arithmetic.lookup import Lookup
 
 
 @dataclass(frozen=True, kw_only=True)
-class LookupParameters(ItemParameters, template="movement/lookup"):
+class LookupParameters(ItemParameters, template="movement/lookup", stores_once=True):
     """Parameters of ``templates/movement/lookup.cl.j2``."""
 
     src: Argument

@@ -12,12 +12,17 @@ from tflgpu.kernels.request import Request
 
 
 @dataclass(frozen=True, kw_only=True)
-class MapParameters(ItemParameters, template="movement/map"):
+class MapParameters(ItemParameters, template="movement/map", stores_once=True):
     """Parameters of ``templates/movement/map.cl.j2``."""
 
     primary: Access
     pixels: int
     dirty: bool
+
+    @property
+    def read_where_stored(self) -> frozenset[str]:
+        """The primary, if it does not broadcast and lies as the output does."""
+        return frozenset({self.primary.name} if self.primary.same else ())
 
 
 @PORTABLE.lowering("map", reads_grids=True)

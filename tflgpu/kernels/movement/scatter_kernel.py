@@ -17,7 +17,7 @@ LONGEST = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScatterParameters(ItemParameters, template="movement/scatter"):
+class ScatterParameters(ItemParameters, template="movement/scatter", stores_once=True):
     """Parameters of ``templates/movement/scatter.cl.j2``."""
 
     count: int

@@ -17,7 +17,7 @@ from tflgpu.ops.movement.strided import Strided, whole
 
 
 @dataclass(frozen=True, kw_only=True)
-class StridedParameters(ItemParameters, template="movement/strided"):
+class StridedParameters(ItemParameters, template="movement/strided", stores_once=True):
     """Parameters of ``templates/movement/strided.cl.j2``."""
 
     unit: str

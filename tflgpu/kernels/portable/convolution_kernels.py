@@ -17,7 +17,7 @@ from tflgpu.target import ElementType
 
 
 @dataclass(frozen=True, kw_only=True)
-class DepthwiseParameters(ItemParameters, template="portable/depthwise"):
+class DepthwiseParameters(ItemParameters, template="portable/depthwise", stores_once=True):
     """Parameters of ``templates/portable/depthwise.cl.j2``."""
 
     window: Window

@@ -23,7 +23,7 @@ SCORE_BITS = 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnchoredBoxesParameters(ItemParameters, template="portable/detection/anchored_boxes"):
+class AnchoredBoxesParameters(ItemParameters, template="portable/detection/anchored_boxes", stores_once=True):
     """Parameters of ``templates/portable/detection/anchored_boxes.cl.j2``."""
 
     scales: tuple[float, float, float, float]

@@ -14,7 +14,7 @@ from tflgpu.target import ElementType
 
 
 @dataclass(frozen=True, kw_only=True)
-class CropMatrixParameters(ItemParameters, template="portable/landmarks/crop_matrix"):
+class CropMatrixParameters(ItemParameters, template="portable/landmarks/crop_matrix", stores_once=True):
     """Parameters of ``templates/portable/landmarks/crop_matrix.cl.j2``."""
 
     ends: tuple[int, int]
@@ -26,7 +26,7 @@ class CropMatrixParameters(ItemParameters, template="portable/landmarks/crop_mat
 
 
 @dataclass(frozen=True, kw_only=True)
-class CropParameters(ItemParameters, template="portable/landmarks/crop"):
+class CropParameters(ItemParameters, template="portable/landmarks/crop", stores_once=True):
     """Parameters of ``templates/portable/landmarks/crop.cl.j2``."""
 
     matrix_type: ElementType
@@ -34,7 +34,9 @@ class CropParameters(ItemParameters, template="portable/landmarks/crop"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformedLandmarksParameters(ItemParameters, template="portable/landmarks/transformed_landmarks"):
+class TransformedLandmarksParameters(
+    ItemParameters, template="portable/landmarks/transformed_landmarks", stores_once=True
+):
     """Parameters of ``templates/portable/landmarks/transformed_landmarks.cl.j2``."""
 
     matrix_type: ElementType

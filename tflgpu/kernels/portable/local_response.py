@@ -12,7 +12,7 @@ from tflgpu.ops.arithmetic.normalization import LocalResponse
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalResponseParameters(ItemParameters, template="portable/local_response"):
+class LocalResponseParameters(ItemParameters, template="portable/local_response", stores_once=True):
     """Parameters of ``templates/portable/local_response.cl.j2``."""
 
     radius: int

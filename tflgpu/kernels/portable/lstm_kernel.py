@@ -45,7 +45,7 @@ def _packed(matrix: Array, lanes: int) -> tuple[Array, Product]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LstmParameters(Parameters, template="portable/lstm"):
+class LstmParameters(Parameters, template="portable/lstm", stores_once=True):
     """Parameters of ``templates/portable/lstm.cl.j2``."""
 
     lstm: Lstm

@@ -141,7 +141,9 @@ class ProductParameters(Parameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatrixProductParameters(ItemProductsParameters, ProductParameters, template="portable/matrix_product"):
+class MatrixProductParameters(
+    ItemProductsParameters, ProductParameters, template="portable/matrix_product", stores_once=True
+):
     """Parameters of ``templates/portable/matrix_product.cl.j2``."""
 
     slices_per_split: int

@@ -15,7 +15,7 @@ from tflgpu.ops.image.window import Window
 
 
 @dataclass(frozen=True, kw_only=True)
-class PoolIndexParameters(ItemParameters, template="portable/pool_index"):
+class PoolIndexParameters(ItemParameters, template="portable/pool_index", stores_once=True):
     """Parameters of ``templates/portable/pool_index.cl.j2``."""
 
     window: Window
@@ -23,7 +23,7 @@ class PoolIndexParameters(ItemParameters, template="portable/pool_index"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnpoolParameters(ItemParameters, template="portable/unpool"):
+class UnpoolParameters(ItemParameters, template="portable/unpool", stores_once=True):
     """Parameters of ``templates/portable/unpool.cl.j2``."""
 
     window: Window
@@ -32,7 +32,7 @@ class UnpoolParameters(ItemParameters, template="portable/unpool"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PoolParameters(ItemParameters, template="portable/pool"):
+class PoolParameters(ItemParameters, template="portable/pool", stores_once=True):
     """Parameters of ``templates/portable/pool.cl.j2``."""
 
     function: str

@@ -177,7 +177,7 @@ def join_kernel(request: Request) -> Kernel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReduceParameters(SharedParameters, template="portable/reduce"):
+class ReduceParameters(SharedParameters, template="portable/reduce", stores_once=True):
     """Parameters of ``templates/portable/reduce.cl.j2``."""
 
     kept: Access
@@ -231,7 +231,7 @@ def _reduction(
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArgExtremeParameters(SharedParameters, template="portable/arg_extreme"):
+class ArgExtremeParameters(SharedParameters, template="portable/arg_extreme", stores_once=True):
     """Parameters of ``templates/portable/arg_extreme.cl.j2``."""
 
     kept: Access
@@ -285,7 +285,7 @@ def share_results(request: Request, items: int, length: int, *, large: bool = Tr
 
 
 @dataclass(frozen=True, kw_only=True)
-class SoftmaxParameters(SharedParameters, template="portable/softmax"):
+class SoftmaxParameters(SharedParameters, template="portable/softmax", stores_once=True):
     """Parameters of ``templates/portable/softmax.cl.j2``."""
 
     beta: float
@@ -297,7 +297,7 @@ class SoftmaxParameters(SharedParameters, template="portable/softmax"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerNormParameters(SharedParameters, template="rows/layer_norm"):
+class LayerNormParameters(SharedParameters, template="rows/layer_norm", stores_once=True):
     """Parameters of ``templates/rows/layer_norm.cl.j2``."""
 
     epsilon: float

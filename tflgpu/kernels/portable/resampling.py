@@ -17,7 +17,7 @@ from tflgpu.target import ElementType
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResamplerParameters(ItemParameters, template="portable/resampler"):
+class ResamplerParameters(ItemParameters, template="portable/resampler", stores_once=True):
     """Parameters of ``templates/portable/resampler.cl.j2``."""
 
     src: Storage
@@ -41,7 +41,7 @@ def resampler_kernel(request: Request) -> Kernel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResizeBilinearParameters(ItemParameters, template="portable/resize_bilinear"):
+class ResizeBilinearParameters(ItemParameters, template="portable/resize_bilinear", stores_once=True):
     """Parameters of ``templates/portable/resize_bilinear.cl.j2``."""
 
     scale: tuple[float, float]

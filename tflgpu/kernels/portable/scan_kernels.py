@@ -17,7 +17,7 @@ RUN = 8  # vec4s of a line that a work-item of a GPU loads at once, before it ad
 
 
 @dataclass(frozen=True, kw_only=True)
-class CumulativeSumParameters(SharedParameters, template="portable/cumulative_sum"):
+class CumulativeSumParameters(SharedParameters, template="portable/cumulative_sum", stores_once=True):
     """Parameters of ``templates/portable/cumulative_sum.cl.j2``."""
 
     along: Coordinate
@@ -56,7 +56,7 @@ def cumulative_sum_kernel(request: Request) -> Kernel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopKParameters(ItemParameters, template="portable/top_k"):
+class TopKParameters(ItemParameters, template="portable/top_k", stores_once=True):
     """Parameters of ``templates/portable/top_k.cl.j2``."""
 
     indices: bool
@@ -81,7 +81,7 @@ def top_k_kernel(request: Request) -> Kernel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FirstAboveParameters(ItemParameters, template="portable/first_above"):
+class FirstAboveParameters(ItemParameters, template="portable/first_above", stores_once=True):
     """Parameters of ``templates/portable/first_above.cl.j2``."""
 
     src: Storage

@@ -62,7 +62,7 @@ def _slice_blocks(shape: MatrixProduct, tile: VectorTile, target: Target) -> int
 
 
 @dataclass(frozen=True, kw_only=True)
-class VectorProductParameters(ProductParameters, template="portable/vector_product"):
+class VectorProductParameters(ProductParameters, template="portable/vector_product", stores_once=True):
     """Parameters of ``templates/portable/vector_product.cl.j2``."""
 
     rows: int

@@ -80,7 +80,7 @@ def _kernel_of_runs(request: Request, made: type[RunsParameters], items: int, op
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergedRunsParameters(ItemParameters, template="sorting/merged_runs"):
+class MergedRunsParameters(ItemParameters, template="sorting/merged_runs", stores_once=True):
     """Parameters of ``templates/sorting/merged_runs.cl.j2``."""
 
     block: int

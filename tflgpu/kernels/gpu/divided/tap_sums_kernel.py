@@ -76,7 +76,7 @@ def _best(request: Request) -> Candidate[TapSumsTile, KLoopWork] | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TapSumsParameters(Parameters, template="gpu/tap_sums"):
+class TapSumsParameters(Parameters, template="gpu/tap_sums", stores_once=True):
     """Parameters of ``templates/gpu/tap_sums.cl.j2``."""
 
     window: Window

@@ -57,7 +57,7 @@ def _is_faster(request: Request) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActivationsParameters(RegistersParameters, template="mma/gemm/activations"):
+class ActivationsParameters(RegistersParameters, template="mma/gemm/activations", stores_once=True):
     """Parameters of ``templates/mma/gemm/activations.cl.j2``."""
 
     left_side: Side

@@ -209,7 +209,7 @@ def group_tile_kernel(
 
 
 @dataclass(frozen=True, kw_only=True)
-class KTilesParameters(GroupTileParameters, template="mma/gemm/k_tiles"):
+class KTilesParameters(GroupTileParameters, template="mma/gemm/k_tiles", stores_once=True):
     """Parameters of ``templates/mma/gemm/k_tiles.cl.j2``."""
 
     stage_k_steps: int

@@ -148,7 +148,7 @@ class PackedWeightsParameters(RegistersParameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DirectParameters(PackedWeightsParameters, template="mma/gemm/direct"):
+class DirectParameters(PackedWeightsParameters, template="mma/gemm/direct", stores_once=True):
     """Parameters of ``templates/mma/gemm/direct.cl.j2``."""
 
     input_blocks: int
@@ -157,7 +157,7 @@ class DirectParameters(PackedWeightsParameters, template="mma/gemm/direct"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FewChannelsParameters(PackedWeightsParameters, template="mma/gemm/few_channels"):
+class FewChannelsParameters(PackedWeightsParameters, template="mma/gemm/few_channels", stores_once=True):
     """Parameters of ``templates/mma/gemm/few_channels.cl.j2``."""
 
 

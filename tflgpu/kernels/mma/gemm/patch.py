@@ -125,7 +125,7 @@ def _work(tile: PatchTile, src: Storage, dst: Storage) -> PatchWork:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PatchParameters(GroupTileParameters, template="mma/gemm/patch"):
+class PatchParameters(GroupTileParameters, template="mma/gemm/patch", stores_once=True):
     """Parameters of ``templates/mma/gemm/patch.cl.j2``."""
 
     patch_rows: int

@@ -109,7 +109,7 @@ def _tiles(target: Target) -> Iterator[RowMajorTile]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowMajorParameters(GroupTileParameters, template="mma/gemm/row_major"):
+class RowMajorParameters(GroupTileParameters, template="mma/gemm/row_major", stores_once=True):
     """Parameters of ``templates/mma/gemm/row_major.cl.j2``."""
 
     stage_k_steps: int

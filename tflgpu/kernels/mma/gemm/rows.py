@@ -124,7 +124,7 @@ def pairs_of_rows(weights: Array, elements: int, lead: int) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowsParameters(LocalMemoryParameters, template="mma/gemm/rows"):
+class RowsParameters(LocalMemoryParameters, template="mma/gemm/rows", stores_once=True):
     """Parameters of ``templates/mma/gemm/rows.cl.j2``."""
 
     window: Window
