@@ -113,3 +113,15 @@ def test_integers_that_only_small_devices_rescale() -> None:
     """TensorFlow Lite Micro has a kernel from int8 to int32, and LiteRT has none."""
     with pytest.raises(tflgpu.UnsupportedError, match=r"it makes int32 values(.|\n)*LiteRT's interpreter refuses"):
         tflgpu.compile(_rescaling("int8", "int32"))
+
+
+@pytest.mark.parametrize("dtype", ["string", "resource"])
+def test_an_input_without_numbers_that_nothing_reads_is_not_asked_for(dtype: str) -> None:
+    builder = Builder()
+    builder.input((1,), dtype, name="unused")
+    x = builder.input((1, 4), name="x")
+    data = builder.finish([builder.add("SIN", [builder.without_kernel(x)], name="y")])
+    with pytest.warns(tflgpu.FallbackWarning):
+        model = tflgpu.compile(data)
+    assert [each.name for each in model.inputs] == ["x"]
+    np.testing.assert_allclose(model.run(X)["y"], np.sin(X), atol=1e-6)

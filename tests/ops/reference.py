@@ -294,3 +294,36 @@ def stablehlo_scatter(
         if all(0 <= a < size for a, size in zip(at, x.shape, strict=True)):
             result[tuple(at)] = join(result[tuple(at)], updates[place])
     return result
+
+
+def spectrogram(sound: Array, window: int, stride: int, squared: bool) -> Array:
+    """Of sound [samples, channels], under a periodic Hann window, as LiteRT's spectrogram.cc has it."""
+    hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
+    points = 1 << (window - 1).bit_length()
+    starts = range(0, len(sound) - window + 1, stride)
+    frames = np.stack([sound[start : start + window].T * hann for start in starts], 1)
+    magnitudes = np.abs(np.fft.rfft(frames, points))
+    return np.square(magnitudes) if squared else magnitudes
+
+
+def mfcc(x: Array, rate: int, low: float, high: float, channels: int, coefficients: int) -> Array:
+    """Of squares of magnitudes, as LiteRT's mfcc_mel_filterbank.cc and mfcc_dct.cc have it."""
+    count = x.shape[-1]
+    hertz = 0.5 * rate / (count - 1)
+    if int(high / hertz) >= count:
+        return np.zeros((*x.shape[:-1], coefficients))
+    mel_low, mel_high = (1127 * math.log1p(f / 700) for f in (low, high))
+    edges = np.linspace(mel_low, mel_high, channels + 2)
+    energies = np.zeros((*x.shape[:-1], channels))
+    for i in range(int(1.5 + low / hertz), int(high / hertz) + 1):
+        mel, channel = 1127 * math.log1p(i * hertz / 700), 0
+        while channel < channels and edges[channel + 1] < mel:
+            channel += 1
+        share = (edges[channel + 1] - mel) / (edges[channel + 1] - edges[channel])
+        if channel > 0:
+            energies[..., channel - 1] += share * np.sqrt(x[..., i])
+        if channel < channels:
+            energies[..., channel] += (1 - share) * np.sqrt(x[..., i])
+    cosines = np.cos(np.pi / channels * np.outer(np.arange(coefficients), np.arange(channels) + 0.5))
+    result: Array = math.sqrt(2 / channels) * np.log(np.maximum(energies, 1e-12)) @ cosines.T
+    return result

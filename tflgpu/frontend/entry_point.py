@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tflgpu.frontend.partition import Partition
-from tflgpu.model.model import FileTensor, Model, Operator, Signature, Subgraph
+from tflgpu.model.model import NUMPY_TYPES, FileTensor, Model, Operator, Signature, Subgraph
 
 
 class Bound(NamedTuple):
@@ -54,6 +54,9 @@ def entry_point(model: Model, signature: str | None = None, outputs: Sequence[st
         names = [name for name, t in chosen.inputs.items() if t in strange]
         raise ValueError(f"signature {signature!r} has inputs {names}, which are no inputs of its subgraph {index}")
     inputs = _named(subgraph, chosen.inputs if chosen else {}, subgraph.inputs, "input")
+    used = {*subgraph.outputs, *(t for operator in subgraph.operators for t in operator.inputs)}
+    # Nobody has to give strings or handles that nothing reads.
+    inputs = tuple(each for each in inputs if each[1].dtype in NUMPY_TYPES or each[1].index in used)
     own = _named(subgraph, chosen.outputs if chosen else {}, subgraph.outputs, "output")
     key = chosen.key if chosen else None
     if outputs is None:

@@ -8,7 +8,7 @@ from tflgpu.model.model import FileTensor, Operator
 from tflgpu.model.quantization import KEEPS_QUANTA, is_quantized, view_dtype
 
 # Operators that take integers and give floats, or the reverse.
-CONVERSIONS = frozenset(("DEQUANTIZE", "QUANTIZE", "TFLite_Detection_PostProcess"))
+CONVERSIONS = frozenset(("DEQUANTIZE", "NumericVerify", "QUANTIZE", "TFLite_Detection_PostProcess"))
 
 # A mean of integers is as much of their number as they are.
 ONE_GRID = KEEPS_QUANTA | {"AVERAGE_POOL_2D"}

@@ -58,9 +58,12 @@ LEAST = {code: least for least, codes in _LEAST.items() for code in codes.split(
 
 # The custom operators that LiteRT knows.
 LEAST_CUSTOM = {
+    "AudioSpectrogram": (1, 1),
     "Convolution2DTransposeBias": (3, 1),
     "MaxPoolingWithArgmax2D": (1, 2),
     "MaxUnpooling2D": (2, 1),
+    "Mfcc": (2, 1),
+    "NumericVerify": (2, 1),
     "TFLite_Detection_PostProcess": (3, 4),
 }
 

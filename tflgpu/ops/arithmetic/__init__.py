@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tflgpu.ops.arithmetic import (  # noqa: F401 - they fill the registry
+    audio,
     elementwise,
     logic,
     lookup,

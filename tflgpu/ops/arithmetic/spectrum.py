@@ -1,24 +1,40 @@
 """RFFT2D, and what is read of complex numbers: COMPLEX_ABS, REAL and IMAG.
 
 Real and imaginary parts are two tensors. A transform is a product with a matrix of cosines and one of sines: spectra of
-sound have some hundred points, and products of matrices are what devices are fast at.
+sound have some hundred points, and products of matrices are what devices are fast at. A longer one is two, of a pair of
+factors of its points, with a rotation between them (Cooley and Tukey's).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import prod
+from collections.abc import Iterator, Sequence
+from math import isqrt, prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
 from tflgpu.graph.layout import Shape
 from tflgpu.ops.arithmetic.matmul import MatMul
-from tflgpu.ops.declaration import COMPLEX, Array, Emitter, Site, declare, judged, numbers, static
-from tflgpu.ops.movement.shaping import AxisMap, Rearrange, reshape_node
+from tflgpu.ops.declaration import COMPLEX, Emitter, Site, declare, judged, numbers, static
+from tflgpu.ops.movement.gather import Gather, Lookup, Position, follow
+from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange, reshape_node
 
-# Points along an axis of a transform: for more, a fast transform on the CPU takes less time than a product.
-MOST_POINTS = 1024
+Matrix = NDArray[np.float64]
+
+# Points along an axis of a transform by one product, and by two of them.
+MOST_POINTS, MOST_BY_FACTORS = 1024, 8192
+
+
+def _factors(points: int) -> tuple[int, int] | None:
+    """Two factors of ``points`` of which none has more than a product takes, as alike as possible."""
+    pairs = ((n, points // n) for n in range(isqrt(points), 0, -1) if points % n == 0)
+    return next((pair for pair in pairs if max(pair) <= MOST_POINTS), None)
+
+
+def is_transformed(points: int) -> bool:
+    """Whether the device transforms so many points."""
+    return 0 < points <= MOST_POINTS or (points <= MOST_BY_FACTORS and _factors(points) is not None)
 
 
 def _transform_reasons(site: Site) -> Iterator[str]:
@@ -28,50 +44,126 @@ def _transform_reasons(site: Site) -> Iterator[str]:
         return
     if length.size != 2 or len(shape) < 2:
         yield f"its input has shape {list(shape)} and its length {length.tolist()}; two lengths and axes were expected"
-    elif not all(0 < n <= MOST_POINTS for n in numbers(site, 1)):
-        yield f"its transform has {length.tolist()} points; from 1 to {MOST_POINTS} along an axis were expected"
+    elif not all(map(is_transformed, numbers(site, 1))):
+        yield (
+            f"its transform has {length.tolist()} points; from 1 to {MOST_POINTS}, or two such factors of up to "
+            f"{MOST_BY_FACTORS} were expected"
+        )
 
 
-def _waves(points: int, frequencies: int) -> tuple[Array, Array]:
-    """Cosines and negative sines: [frequencies, points]."""
-    angles = 2 * np.pi / points * (np.outer(np.arange(frequencies), np.arange(points)) % points)
-    return np.cos(angles).astype(np.float32), (-np.sin(angles)).astype(np.float32)
+def waves(points: int, frequencies: int, length: int | None = None) -> tuple[Matrix, Matrix]:
+    """Cosines and negative sines in double: [frequencies, length], by default of all points."""
+    times = np.arange(points if length is None else length)
+    angles = 2 * np.pi / points * (np.outer(np.arange(frequencies), times) % points)
+    return np.cos(angles), -np.sin(angles)
 
 
-def _fitted(emit: Emitter, x: Tensor, shape: Shape) -> Tensor:
-    """``x`` cut off or filled up with zeros to ``shape``."""
+def fitted(emit: Emitter, x: Tensor, shape: Shape) -> Tensor:
+    """``x`` cut off or filled up with zeros to ``shape``; a long row for a transform in float in every precision."""
     if x.shape == shape:
         return x
     axes = tuple(map(AxisMap, range(len(shape))))
     grows = any(new > old for new, old in zip(shape, x.shape, strict=True))
-    return emit.node("rearrange", [x], shape, Rearrange(axes, fill=0.0 if grows else None))
+    fill = 0.0 if grows else None
+    return emit.node("rearrange", [x], shape, Rearrange(axes, fill), precise=max(shape[-2:]) > MOST_POINTS)
 
 
 @declare("RFFT2D", versions=1, inputs=2, integers=(1,), empty=False, reasons=_transform_reasons)
 def rfft2d(site: Site, emit: Emitter) -> Tensor:
     """The first half of the Fourier transform along the last axis, and its whole along the one before."""
     height, width = numbers(site, 1)
-    frequencies = width // 2 + 1
-    x = _fitted(emit, site.input(0), (*site.input(0).shape[:-2], height, width))
+    x = fitted(emit, site.input(0), (*site.input(0).shape[:-2], height, width))
     rows = reshape_node(emit, x, (prod(x.shape) // width, width))
-    result = (*x.shape[:-1], frequencies)
+    result = (*x.shape[:-1], width // 2 + 1)
     emit.keep(site.input(0))  # loud frequencies would leave the rounding errors of halves in quiet ones
-    real, imaginary = (
-        reshape_node(emit, _product(emit, rows, weights), result) for weights in _waves(width, frequencies)
-    )
+    real, imaginary = (reshape_node(emit, part, result) for part in real_transform(emit, rows, width))
     if height > 1:
         real, imaginary = _along_columns(emit, real, imaginary)
     return emit.complex(real, imaginary)
 
 
-def _product(emit: Emitter, rows: Tensor, weights: Array) -> Tensor:
-    shape = rows.shape[0], weights.shape[0]
-    return emit.node("fully_connected", [rows, emit.constant(weights)], shape, precise=True)
+def real_transform(emit: Emitter, rows: Tensor, points: int) -> tuple[Tensor, Tensor]:
+    """The first half of the transform of each row, which has so many points."""
+    frequencies = points // 2 + 1
+    if points > MOST_POINTS:
+        return _by_factors(emit, rows, None, frequencies)
+    cosines, sines = (product(emit, rows, weights) for weights in waves(points, frequencies))
+    return cosines, sines
+
+
+def product(emit: Emitter, rows: Tensor, weights: Matrix) -> Tensor:
+    """Each row times a matrix [results, elements of a row], in float in every precision."""
+    constant = emit.constant(weights.astype(np.float32))
+    return emit.node("fully_connected", [rows, constant], (rows.shape[0], len(weights)), precise=True)
+
+
+def _by_factors(emit: Emitter, real: Tensor, imaginary: Tensor | None, frequencies: int) -> tuple[Tensor, Tensor]:
+    """The transform of rows, [rows, points], by two products each; of real ones only what the rest follows from."""
+    count, points = real.shape
+    first, second = judged(_factors(points))
+    kept = first if imaginary is not None else first // 2 + 1
+
+    def node(kind: str, inputs: Sequence[Tensor], shape: Shape, attributes: object, *steps: EpilogueOp) -> Tensor:
+        return emit.node(kind, inputs, shape, attributes, steps, precise=True)
+
+    def shaped(x: Tensor, shape: Shape) -> Tensor:
+        return node("reshape", [x], shape, None)
+
+    # Point j is row j // second, column j % second. Columns first: [count, 2 * kept, second].
+    x = shaped(real, (count, first, second))
+    cosines, sines = waves(first, kept)
+    matrix = np.concatenate((cosines, sines))
+    if imaginary is not None:
+        x = node("concatenate", [x, shaped(imaginary, x.shape)], (count, 2 * first, second), Concatenate(1))
+        matrix = np.block([[cosines, -sines], [sines, cosines]])
+    left = emit.constant(matrix.astype(np.float32))
+    columns = node("matmul", [left, x], (count, 2 * kept, second), MatMul(adjoint_left=False, adjoint_right=False))
+    # Frequency k is k % first of the columns, turned by the column's place, and k // first of the rows.
+    parts = [
+        node("rearrange", [columns], (count, kept, second), Rearrange((AxisMap(0), AxisMap(1, start), AxisMap(2))))
+        for start in (0, kept)
+    ]
+    turns = [emit.constant(wave.astype(np.float32)) for wave in waves(points, kept, second)]
+
+    def turned(x: Tensor, y: Tensor, function: str) -> Tensor:
+        steps = [EpilogueOp("mul", (Value(0), Input(1))), EpilogueOp("mul", (Input(2), Input(3)))]
+        return node(
+            "map", [x, turns[0], y, turns[1]], x.shape, None, *steps, EpilogueOp(function, (Value(1), Value(2)))
+        )
+
+    both = [turned(parts[0], parts[1], "sub"), turned(parts[1], parts[0], "add")]
+    rows = node("concatenate", both, (count, kept, 2 * second), Concatenate(2))
+    cosines, sines = waves(second, second)
+    whole = product(emit, shaped(rows, (count * kept, 2 * second)), np.block([[cosines, -sines], [sines, cosines]]))
+    flat = shaped(whole, (count, kept * 2 * second))
+    # Frequencies that were left out are those of the same distance from the end, turned the other way.
+    k = np.arange(frequencies)
+    mirrored = k % first >= kept
+    k = np.where(mirrored, points - k, k)
+
+    def found(part: int, steps: Sequence[EpilogueOp], *others: Tensor) -> Tensor:
+        places = emit.constant(((k % first * 2 + part) * second + k // first).astype(np.int32))
+        gather = Gather((follow(0), Position((Lookup(1, (AxisMap(1),), flat.shape[1] - 1),))))
+        return node("gather", [flat, places, *others], (count, frequencies), gather, *steps)
+
+    signs = emit.constant(np.where(mirrored, -1, 1).astype(np.float32))
+    return found(0, ()), found(1, [EpilogueOp("mul", (Value(0), Input(2)))], signs)
 
 
 def _along_columns(emit: Emitter, real: Tensor, imaginary: Tensor) -> tuple[Tensor, Tensor]:
     """The transform of complex numbers along the last axis but one."""
-    cosines, sines = (emit.constant(w) for w in _waves(real.shape[-2], real.shape[-2]))
+    *leading, points, width = real.shape
+    if points > MOST_POINTS:
+        swapped = (*range(len(leading)), len(leading) + 1, len(leading))
+        shape, maps = (*leading, width, points), tuple(map(AxisMap, swapped))
+        rows = (prod(leading) * width, points)
+        turned = (emit.node("rearrange", [x], shape, Rearrange(maps), precise=True) for x in (real, imaginary))
+        first, second = (reshape_node(emit, x, rows) for x in turned)
+        parts = _by_factors(emit, first, second, points)
+        back = (reshape_node(emit, x, shape) for x in parts)
+        real, imaginary = (emit.node("rearrange", [x], real.shape, Rearrange(maps), precise=True) for x in back)
+        return real, imaginary
+    cosines, sines = (emit.constant(w.astype(np.float32)) for w in waves(points, points))
 
     def product(left: Tensor, right: Tensor) -> Tensor:
         return emit.node("matmul", [left, right], right.shape, MatMul(adjoint_left=False, adjoint_right=False))
