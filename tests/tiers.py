@@ -116,6 +116,7 @@ WITHOUT_DEVICE = (
     "tests/safety/test_hostile_models.py",
     "tests/safety/test_internal_faults.py",
     "tests/safety/test_long_models.py",
+    "tests/schedules",
 )
 
 # What asks for one of these fixtures, itself or through another fixture, uses a device.

@@ -25,7 +25,7 @@ def can_claim(executable: Executable) -> bool:
     return len(executable.launches) > 1 and all(launch.local_size == 1 for launch in executable.launches)
 
 
-def render_claiming(source: KernelSource, executable: Executable) -> tuple[str, Claiming]:
+def render_claiming(source: KernelSource, executable: Executable, glances: int = GLANCES) -> tuple[str, Claiming]:
     """The launches of ``executable`` as one kernel: its program, and what the executor must know of it."""
     order = in_intervals(executable)
     launches = [executable.launches[number] for number in order]
@@ -38,7 +38,7 @@ def render_claiming(source: KernelSource, executable: Executable) -> tuple[str, 
         workspace=max(f.workspace for f in source.functions),
         header=CACHE_LINE,
         row=claiming.row,
-        glances=GLANCES,
+        glances=glances,
         cases=calls({f.name: Variant(f) for f in source.functions}, executable, launches, range(len(order)), 1),
         **tables(launches),
     )
