@@ -60,14 +60,15 @@ def test_a_model_in_pieces_gives_the_right_answer(device_name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
 def test_outputs_are_arrays_of_their_own(device_name: str) -> None:
-    """One is an input of the model, and two are one tensor."""
+    """One is an input of the model, two are one tensor, and one is a single number, of which LiteRT makes no array."""
     builder = Builder()
-    x = builder.input((4,), name="x")
+    x, number = builder.input((4,), name="x"), builder.input((), "int8", name="number")
     result = builder.without_kernel(x, name="y")
-    model = tflgpu.compile(builder.finish([x, result, result]), tflgpu.Options(device=device_name))
+    least = builder.add("MINIMUM", [number, number], (), "int8")
+    model = tflgpu.compile(builder.finish([x, result, result, least]), tflgpu.Options(device=device_name))
     given = np.ones(4, np.float32)
-    found = [given, *model.run([given]).values()]
-    assert len(found) == 4
+    found = [given, *model.run([given, np.array(1, np.int8)]).values()]
+    assert len(found) == 5
     assert not any(np.shares_memory(a, b) for a, b in combinations(found, 2))
 
 

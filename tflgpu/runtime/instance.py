@@ -311,11 +311,11 @@ def _executors_of(engine: Engine) -> tuple[Executor, ...]:
 
 def _alone(results: Sequence[Array], inputs: Sequence[Value]) -> list[Array]:
     """Results with memory of their own: an output may be an input of the model, or a tensor that is one already."""
-    taken: list[Value] = [*inputs]
+    taken, alone = [each for each in inputs if isinstance(each, np.ndarray)], list[Array]()
     for array in results:
-        is_shared = any(isinstance(t, np.ndarray) and np.may_share_memory(array, t) for t in taken)
-        taken.append(array.copy() if is_shared else array)
-    return [array for array in taken[len(inputs) :] if isinstance(array, np.ndarray)]
+        alone.append(array.copy() if any(np.may_share_memory(array, each) for each in taken) else array)
+        taken.append(array)
+    return alone
 
 
 def _check_shape(what: str, planned: Shape, computed: Shape) -> None:
