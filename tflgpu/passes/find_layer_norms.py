@@ -2,7 +2,8 @@
 
 Converters write a layer normalization as some ten operators, in several ways. Here a tensor is known by what it holds
 of a tensor x, and the node that completes ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` becomes all of it.
-So does the one that completes ``x / sqrt(mean square + epsilon) * gamma`` (RMSNorm).
+So does the one that completes ``x / sqrt(mean square + epsilon) * gamma`` (RMSNorm). What counts is the algebra: powers
+of 2, 0.5 and -0.5 are squares and roots, and a sum or any other multiple of a mean square is as good as the mean.
 A tensor with any other operator on its way from x is not known, so nothing else can become a normalization.
 """
 
@@ -10,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isclose
 
 import numpy as np
 
 from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, TensorId, Value
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.ops.arithmetic.layer_norm import LayerNorm
 from tflgpu.ops.arithmetic.reduction import Reduce
 
@@ -21,22 +24,19 @@ from tflgpu.ops.arithmetic.reduction import Reduce
 # stand for constants of that value.
 RULES: Mapping[tuple[str | float, ...], str] = {
     ("square", "x"): "x squared",
-    ("mul", "x", "x"): "x squared",
-    ("pow", "x", 2.0): "x squared",
+    ("abs", "x"): "absolute",
+    ("square", "absolute"): "x squared",
     ("square", "mean"): "squared mean",
-    ("mul", "mean", "mean"): "squared mean",
-    ("pow", "mean", 2.0): "squared mean",
     ("sub", "mean square", "squared mean"): "variance",
     ("maximum", "variance", 0.0): "variance",
     ("sub", "x", "mean"): "centered",
     ("squared_difference", "x", "mean"): "squares",
     ("square", "centered"): "squares",
-    ("mul", "centered", "centered"): "squares",
-    ("pow", "centered", 2.0): "squares",
     ("add", "variance", "constant"): "shifted",
     ("sqrt", "shifted"): "deviation",
     ("rsqrt", "shifted"): "scale",
     ("div", "constant", "deviation"): "scale",
+    ("reciprocal", "deviation"): "scale",
     ("mul", "scale", "constant"): "scale",
     ("mul", "x", "scale"): "scaled",
     ("mul", "mean", "scale"): "scaled mean",
@@ -44,33 +44,55 @@ RULES: Mapping[tuple[str | float, ...], str] = {
     ("sub", "constant", "scaled mean"): "offset",
     ("add", "scaled", "offset"): "normalized",
     ("sub", "scaled", "scaled mean"): "normalized",
+    ("mul", "centered", "constant"): "weighted difference",
+    ("mul", "weighted difference", "scale"): "normalized",
+    ("div", "weighted difference", "deviation"): "normalized",
     ("mul", "centered", "scale"): "normalized",
     ("div", "centered", "deviation"): "normalized",
     ("add", "mean square", "constant"): "shifted square",
     ("sqrt", "shifted square"): "magnitude",
     ("rsqrt", "shifted square"): "quotient",
     ("div", "constant", "magnitude"): "quotient",
+    ("reciprocal", "magnitude"): "quotient",
     ("mul", "quotient", "constant"): "quotient",
+    ("mul", "x", "constant"): "weighted",
+    ("mul", "weighted", "quotient"): "divided",
+    ("div", "weighted", "magnitude"): "divided",
     ("mul", "x", "quotient"): "divided",
     ("div", "x", "magnitude"): "divided",
 }
 SYMMETRIC = ("add", "mul", "squared_difference", "maximum")
-SQUARING = ("square", "mul", "pow")  # the first of what is made of a tensor of which nothing is known
+FIRST = ("square", "abs", "mul")  # the first of what is made of a tensor of which nothing is known
+
+# Functions by another name, by the exponent of a power.
+POWERS = {2.0: "square", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
+
+# What is known as a multiple of it: a sum, or a product with a number, changes Known.multiple.
+MULTIPLES = ("mean", "squared mean", "x squared", "squares", "mean square", "variance")
+
+# What a constant makes by its product.
+WEIGHTED = ("scale", "quotient", "weighted", "weighted difference")
+
+# Part by which 1 / n times n is not 1.
+ROUNDING = 1e-5
 
 
 @dataclass(frozen=True)
 class Known:
     """What a tensor holds of the rows of ``x``, which lie along its last axis.
 
-    holds: the mean m; centered: x - m; squares: (x - m)^2; variance: their mean; shifted: variance + epsilon;
+    holds: the mean m; absolute: of x; weighted: x * gamma; centered: x - m; squares: (x - m)^2; variance: their mean;
+        shifted: variance + epsilon;
         deviation: its root; scale: gamma / deviation; scaled: x * scale; scaled mean: m * scale; offset: beta - m *
         scale; normalized: x * scale + offset. Of the root mean square: mean square: of x; shifted square: with
         epsilon; magnitude: its root; quotient: gamma / magnitude; divided: x * quotient.
+    multiple: the tensor holds so many times that; of a root, so many times what it is the root of.
     epsilon: once it is added. gamma, beta: constants; None for 1 and 0.
     """
 
     holds: str
     x: TensorId
+    multiple: float = 1.0
     epsilon: float | None = None
     gamma: TensorId | None = None
     beta: TensorId | None = None
@@ -80,22 +102,27 @@ def find_layer_norms(graph: Graph) -> Graph:
     """Replace the last node of each layer normalization by one that computes all of it."""
     known: dict[TensorId, Known] = {}
     nodes: list[Node] = []
+    new = NewTensors(graph)
     for node in graph.nodes:
         found = _known(graph, node, known)
         if found is not None:
             known[node.output] = found
             if found.holds in ("normalized", "divided"):
-                node = _layer_norm(graph, node, found)
+                node = _layer_norm(graph, node, found, new)
         nodes.append(node)
-    return graph.with_nodes(nodes)
+    return graph.with_nodes(nodes, new)
 
 
-def _layer_norm(graph: Graph, last: Node, found: Known) -> Node:
+def _layer_norm(graph: Graph, last: Node, found: Known, new: NewTensors) -> Node:
     """The node that computes what ``last`` completes. Factor and offset are its epilogue."""
     assert found.epsilon is not None
+    gamma = found.gamma
+    if not isclose(found.multiple, 1, rel_tol=ROUNDING):
+        factor = 1.0 if gamma is None else graph.constant(gamma)
+        gamma = new.constant(np.asarray(factor * found.multiple**-0.5, np.float32))
     inputs, epilogue = [found.x], list[EpilogueOp]()
-    for function, constant, neutral in (("mul", found.gamma, 1), ("add", found.beta, 0)):
-        if constant is not None and not np.all(graph.constant(constant) == neutral):
+    for function, constant, neutral in (("mul", gamma, 1), ("add", found.beta, 0)):
+        if constant is not None and not (constant in graph.tensors and np.all(graph.constant(constant) == neutral)):
             epilogue.append(EpilogueOp(function, (Value(len(epilogue)), Input(len(inputs)))))
             inputs.append(constant)
     sources = tuple(sorted(_sources(graph, last, found.x)))
@@ -128,21 +155,27 @@ def _known(graph: Graph, node: Node, known: Mapping[TensorId, Known]) -> Known |
     operands = [node.inputs[0 if isinstance(o, Value) else o.index] for o in op.operands]
     if not all(_is_aligned(graph, t, node.output, known) for t in operands):
         return None
-    found = _result(graph, node.output, op.function, operands, known)
-    if found is None and op.function in SYMMETRIC:
-        found = _result(graph, node.output, op.function, operands[::-1], known)
+    function, operands = _canonical(graph, op.function, operands)
+    found = _multiplied(graph, function, operands, known) or _result(graph, node.output, function, operands, known)
+    if found is None and function in SYMMETRIC:
+        operands = operands[::-1]
+        found = _multiplied(graph, function, operands, known) or _result(graph, node.output, function, operands, known)
     return found
 
 
 def _mean(graph: Graph, node: Node, of: Known | None) -> Known | None:
-    """A mean of the last axis: of squared differences from the mean, or of any other tensor."""
+    """A mean or a sum of the last axis: of squared differences from the mean, or of any other tensor."""
     source, attributes = graph[node.inputs[0]], node.attributes
     assert isinstance(attributes, Reduce)
     axes = [axis for axis in attributes.axes if source.shape[axis] > 1]
-    if attributes.function != "mean" or axes != [len(source.shape) - 1] or source.dtype != "float32":
+    is_mean = attributes.function in ("mean", "sum")
+    if not is_mean or axes != [len(source.shape) - 1] or source.dtype != "float32":
         return None
+    count = source.shape[-1] if attributes.function == "sum" else 1
     held = {"squares": "variance", "x squared": "mean square"}.get(of.holds) if of else None
-    return replace(of, holds=held) if of and held else Known("mean", source.id)
+    if of and held:
+        return replace(of, holds=held, multiple=of.multiple * count)
+    return Known("mean", source.id, float(count))
 
 
 def _is_aligned(graph: Graph, tensor: TensorId, result: TensorId, known: Mapping[TensorId, Known]) -> bool:
@@ -154,13 +187,33 @@ def _is_aligned(graph: Graph, tensor: TensorId, result: TensorId, known: Mapping
     return operand.shape == shape or operand.is_constant or (tensor in known and operand.shape == (*shape[:-1], 1))
 
 
+def _canonical(graph: Graph, function: str, operands: list[TensorId]) -> tuple[str, list[TensorId]]:
+    """The same by the name that the rules have for it."""
+    if function == "pow":
+        return POWERS.get(_number(graph, operands[1]) or 0.0, function), operands[:1]
+    if function == "mul" and operands[0] == operands[1]:
+        return "square", operands[:1]
+    return function, operands
+
+
+def _multiplied(
+    graph: Graph, function: str, operands: Sequence[TensorId], known: Mapping[TensorId, Known]
+) -> Known | None:
+    """Another multiple of what the first operand holds, if the second is a number."""
+    found = known.get(operands[0])
+    number = _number(graph, operands[1]) if function in ("mul", "div") else None
+    if found is None or found.holds not in MULTIPLES or number is None or number <= 0:
+        return None
+    return replace(found, multiple=found.multiple * number if function == "mul" else found.multiple / number)
+
+
 def _result(
     graph: Graph, output: TensorId, function: str, operands: Sequence[TensorId], known: Mapping[TensorId, Known]
 ) -> Known | None:
     """What ``function`` makes of its operands in this order, by the rules."""
     found = [known[t] for t in operands if t in known]
     tensors = [k.x for k in found if k.x in operands] + [k.x for k in found]
-    tensors += operands[:1] if function in SQUARING and not graph[operands[0]].is_constant else []
+    tensors += operands[:1] if function in FIRST and not graph[operands[0]].is_constant else []
     for x in dict.fromkeys(tensors):
         result = _result_of(graph, output, function, operands, known, x)
         if result is not None:
@@ -177,7 +230,7 @@ def _result_of(
     x: TensorId,
 ) -> Known | None:
     """The same, if the rows are those of ``x``."""
-    of_x = [known[t] for t in operands if t in known and known[t].x == x]
+    of_x = [known[t] for t in operands if t != x and t in known and known[t].x == x]
     names = [
         "x"
         if t == x
@@ -188,30 +241,47 @@ def _result_of(
         else ""
         for t in operands
     ]
-    holds = RULES.get((function, *names)) or RULES.get(
-        (function, *(_number(graph, t, n) for t, n in zip(operands, names, strict=True)))
-    )
-    details = {(k.epsilon, k.gamma) for k in of_x if k.epsilon is not None}
-    if holds is None or len(details) > 1:
+    numbers = (n if (n := _number(graph, t)) is not None else name for t, name in zip(operands, names, strict=True))
+    holds = RULES.get((function, *names)) or RULES.get((function, *numbers))
+    if holds is None:
         return None
-    epsilon, gamma = details.pop() if details else (None, None)
-    beta = next((k.beta for k in of_x if k.beta is not None), None)
+    found = _joined(holds, function, x, of_x)
     constant = next((t for t, name in zip(operands, names, strict=True) if name == "constant"), None)
-    if constant is None or holds in ("x squared", "squares", "squared mean", "variance"):
-        return Known(holds, x, epsilon, gamma, beta)
+    if found is None or constant is None or holds == "variance":
+        return found
     value = graph[constant]
     assert value.data is not None
     of_channels = graph[output].shape == graph[x].shape and value.shape[-1:] == graph[x].shape[-1:] == (value.size,)
     if holds in ("shifted", "shifted square") and value.size == 1:
-        return Known(holds, x, float(value.data.item()))
-    if holds in ("scale", "quotient") and gamma is None and (value.size == 1 or of_channels):
-        return Known(holds, x, epsilon, constant)
+        return replace(found, epsilon=float(value.data.item()) / found.multiple)
+    if holds in WEIGHTED and found.gamma is None and (value.size == 1 or of_channels):
+        return replace(found, gamma=constant)
     if holds == "offset" and (value.size == 1 or of_channels):
-        return Known(holds, x, epsilon, gamma, constant)
+        return replace(found, beta=constant)
     return None
 
 
-def _number(graph: Graph, tensor: TensorId, name: str) -> str | float:
-    """The value of a constant of one element instead of its name."""
+def _joined(holds: str, function: str, x: TensorId, parts: Sequence[Known]) -> Known | None:
+    """What is known of the operands, together; None if they do not fit."""
+    means = [k.multiple for k in parts if k.holds == "mean"]
+    if function == "square":
+        return Known(holds, x, parts[0].multiple ** 2 if parts else 1.0)
+    if not all(isclose(each, 1, rel_tol=ROUNDING) for each in means):
+        return None
+    multiples = [k.multiple for k in parts if k.epsilon is not None] or [k.multiple for k in parts] or [1.0]
+    epsilons = {k.epsilon for k in parts if k.epsilon is not None}
+    gammas = {k.gamma for k in parts if k.gamma is not None}
+    weighted = sum(k.holds.startswith("weighted") for k in parts) + any(
+        k.epsilon is not None and k.gamma for k in parts
+    )
+    is_one = all(isclose(each, multiples[0], rel_tol=ROUNDING) for each in multiples)
+    if not is_one or max(len(epsilons), len(gammas), weighted) > 1:
+        return None
+    beta = next((k.beta for k in parts if k.beta is not None), None)
+    return Known(holds, x, multiples[0], min(epsilons, default=None), min(gammas, default=None), beta)
+
+
+def _number(graph: Graph, tensor: TensorId) -> float | None:
+    """The value of a constant of one element."""
     value = graph[tensor].data
-    return float(value.item()) if value is not None and value.size == 1 else name
+    return float(value.item()) if value is not None and value.size == 1 else None
