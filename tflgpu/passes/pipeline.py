@@ -30,6 +30,7 @@ from tflgpu.passes.shorten_lookups import shorten_lookups
 from tflgpu.passes.simplify import simplify
 from tflgpu.passes.sink_transposes import sink_transposes
 from tflgpu.passes.slice_concatenations import slice_concatenations
+from tflgpu.passes.sum_squares import sum_squares
 
 Pass = Callable[[Graph], Graph]
 
@@ -45,6 +46,7 @@ PASSES: Mapping[str, Pass] = {
     "join_depthwise": join_depthwise,
     "gather_rows": gather_rows,
     "find_layer_norms": find_layer_norms,
+    "sum_squares": sum_squares,
     "pad_heads": pad_heads,
     "merge_products": merge_products,
     "merge_movements": merge_movements,
