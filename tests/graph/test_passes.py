@@ -20,9 +20,9 @@ from tflgpu.passes.fold_constants import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_operands, inline_shared_source
 from tflgpu.passes.fuse_padding import fuse_padding
 from tflgpu.passes.gather_rows import gather_rows
+from tflgpu.passes.half_precision import keep_precise
 from tflgpu.passes.join_depthwise import join_depthwise
 from tflgpu.passes.keep_given_weights import keep_given_weights
-from tflgpu.passes.keep_large_sums import keep_large_sums
 from tflgpu.passes.merge_affine import merge_affine
 from tflgpu.passes.merge_movements import merge_movements
 from tflgpu.passes.merge_padding import merge_padding
@@ -35,6 +35,7 @@ from tflgpu.passes.shorten_lookups import shorten_lookups
 from tflgpu.passes.simplify import simplify
 from tflgpu.passes.sink_transposes import sink_transposes
 from tflgpu.passes.slice_concatenations import slice_concatenations
+from tflgpu.passes.sum_squares import sum_squares
 
 
 def residual_block() -> Graph:
@@ -69,6 +70,7 @@ def test_optimizing_twice_changes_nothing_more(build_graph: Callable[[], Graph])
 
 def test_every_pass_is_tested() -> None:
     assert set(PASSES.values()) <= {
+        sum_squares,  # tests/measure/test_half_attacks.py
         find_layer_norms,  # tests/kernels/rows/test_rows.py
         find_softmaxes,  # test_find_softmaxes.py
         gather_rows,  # test_gather_rows.py
@@ -87,7 +89,7 @@ def test_every_pass_is_tested() -> None:
         merge_affine,
         nest_concatenations,
         keep_given_weights,
-        keep_large_sums,  # tests/plan/test_large_sums.py
+        keep_precise,  # tests/plan/test_large_sums.py, tests/measure/test_half_attacks.py
         inline_shared_source,
         fuse_elementwise,
         fuse_padding,  # test_narrow_residuals.py

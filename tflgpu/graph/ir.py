@@ -31,6 +31,7 @@ class Tensor:
     """A value of the graph. ``data`` is set for constants, row-major and of ``shape``.
 
     precise: stored in float in every precision, because its values need more digits than half has.
+    wide: stored in float as well, but not the weights of the sum that it is.
     scale: of a quantized constant, the numbers of which its values are whole multiples; it broadcasts to ``data``,
         or has one for each block of a row, where that is a matrix.
     factor: what the numbers in memory have to be multiplied by.
@@ -49,6 +50,7 @@ class Tensor:
     factor: float = 1.0
     dynamic: bool = False
     parts: tuple[Tensor, Tensor] | None = field(default=None, compare=False, repr=False)
+    wide: bool = False
 
     @property
     def is_constant(self) -> bool:
@@ -61,11 +63,12 @@ class Tensor:
         stored = stored_elements(self)
         return 0 if stored is None else stored.nbytes
 
-    def changed(self, *, precise: bool | None = None, dynamic: bool | None = None) -> Tensor:
+    def changed(self, *, precise: bool | None = None, dynamic: bool | None = None, wide: bool | None = None) -> Tensor:
         """This tensor with other marks. Unlike ``replace`` it does not compute the elements."""
         tensor = copy(self)
         object.__setattr__(tensor, "precise", self.precise if precise is None else precise)
         object.__setattr__(tensor, "dynamic", self.dynamic if dynamic is None else dynamic)
+        object.__setattr__(tensor, "wide", self.wide if wide is None else wide)
         return tensor
 
     @property

@@ -20,6 +20,10 @@ Array = NDArray[Any]
 
 Result = Literal["first", "second", "float", "int", "long", "uint", "double"]
 
+# What a rounded operand does to a result: little more than to itself; much, where the operand is large or near zero;
+# any rounding may change it by a whole step; so beside any number but zero, whose side rounding keeps.
+Rounding = Literal["smooth", "steep", "jumps", "compares"]
+
 
 @dataclass(frozen=True)
 class EpilogueFunction:
@@ -28,11 +32,15 @@ class EpilogueFunction:
     evaluate: ``evaluate(*operands, *parameters)`` in numpy; see :func:`apply`.
     keeps_zero: the result is zero wherever all operands are.
     result: the result's type: that of the first or second operand, or a fixed one. Truth values are the ints 0 and 1.
+    rounding: what operands that are stored in half do to the result.
+    grows: whether operands of usual size may have results beyond 65504.
     """
 
     evaluate: Callable[..., Array]
     keeps_zero: bool
     result: Result = "first"
+    rounding: Rounding = "smooth"
+    grows: bool = False
 
 
 def _sigmoid(x: Array) -> Array:
@@ -173,7 +181,7 @@ FUNCTIONS: dict[str, EpilogueFunction] = {
     "add": EpilogueFunction(np.add, True),
     "sub": EpilogueFunction(np.subtract, True),
     "mul": EpilogueFunction(np.multiply, True),
-    "div": EpilogueFunction(_div, False),
+    "div": EpilogueFunction(_div, False, rounding="steep"),
     "maximum": EpilogueFunction(_maximum, True),
     "minimum": EpilogueFunction(_minimum, True),
     "prelu": EpilogueFunction(_prelu, True),
@@ -185,56 +193,56 @@ FUNCTIONS: dict[str, EpilogueFunction] = {
     "leaky_relu": EpilogueFunction(_prelu, True),
     "hard_swish": EpilogueFunction(lambda x: x * np.clip(x + 3, 0, 6) / 6, True),
     "elu": EpilogueFunction(_elu, True),
-    "logistic": EpilogueFunction(_sigmoid, False),
+    "logistic": EpilogueFunction(_sigmoid, False, rounding="steep"),
     "tanh": EpilogueFunction(np.tanh, True),
-    "exp": EpilogueFunction(np.exp, False),
-    "log": EpilogueFunction(np.log, False),
+    "exp": EpilogueFunction(np.exp, False, rounding="steep", grows=True),
+    "log": EpilogueFunction(np.log, False, rounding="steep"),
     "sqrt": EpilogueFunction(np.sqrt, True),
-    "rsqrt": EpilogueFunction(lambda x: 1 / np.sqrt(x), False),
-    "square": EpilogueFunction(np.square, True),
-    "pow": EpilogueFunction(_pow, False),
+    "rsqrt": EpilogueFunction(lambda x: 1 / np.sqrt(x), False, rounding="steep"),
+    "square": EpilogueFunction(np.square, True, grows=True),
+    "pow": EpilogueFunction(_pow, False, rounding="steep", grows=True),
     "cbrt": EpilogueFunction(np.cbrt, True),
-    "remainder": EpilogueFunction(_remainder, False),
-    "atan2": EpilogueFunction(np.arctan2, True),
-    "floor_div": EpilogueFunction(_floor_div, False),
-    "floor_mod": EpilogueFunction(_floor_mod, False),
+    "remainder": EpilogueFunction(_remainder, False, rounding="jumps"),
+    "atan2": EpilogueFunction(np.arctan2, True, rounding="steep"),
+    "floor_div": EpilogueFunction(_floor_div, False, rounding="jumps"),
+    "floor_mod": EpilogueFunction(_floor_mod, False, rounding="jumps"),
     "gelu": EpilogueFunction(_gelu, True),
     "gelu_approximate": EpilogueFunction(_gelu_approximate, True),
-    "equal": EpilogueFunction(np.equal, False, "int"),
-    "not_equal": EpilogueFunction(np.not_equal, True, "int"),
-    "less": EpilogueFunction(np.less, True, "int"),
-    "less_equal": EpilogueFunction(np.less_equal, False, "int"),
-    "greater": EpilogueFunction(np.greater, True, "int"),
-    "greater_equal": EpilogueFunction(np.greater_equal, False, "int"),
+    "equal": EpilogueFunction(np.equal, False, "int", rounding="compares"),
+    "not_equal": EpilogueFunction(np.not_equal, True, "int", rounding="compares"),
+    "less": EpilogueFunction(np.less, True, "int", rounding="compares"),
+    "less_equal": EpilogueFunction(np.less_equal, False, "int", rounding="compares"),
+    "greater": EpilogueFunction(np.greater, True, "int", rounding="compares"),
+    "greater_equal": EpilogueFunction(np.greater_equal, False, "int", rounding="compares"),
     "logical_and": EpilogueFunction(np.logical_and, True),
     "logical_or": EpilogueFunction(np.logical_or, True),
     "logical_not": EpilogueFunction(np.logical_not, False),
     "bitwise_xor": EpilogueFunction(np.bitwise_xor, True),
-    "bits_of_float": EpilogueFunction(lambda x: x.astype(np.float32).view(np.int32), True, "int"),
+    "bits_of_float": EpilogueFunction(lambda x: x.astype(np.float32).view(np.int32), True, "int", rounding="jumps"),
     "float_of_bits": EpilogueFunction(lambda x: x.view(np.float32), True, "float"),
     "shift_left": EpilogueFunction(lambda x, y: np.left_shift(x, y & 31), True),
     "right_shift": EpilogueFunction(_right_shift, True),
     "select": EpilogueFunction(_select, True, "second"),
-    "squared_difference": EpilogueFunction(lambda a, b: np.square(a - b), True),
+    "squared_difference": EpilogueFunction(lambda a, b: np.square(a - b), True, grows=True),
     "abs": EpilogueFunction(np.abs, True),
     "neg": EpilogueFunction(np.negative, True),
-    "sin": EpilogueFunction(np.sin, True),
-    "cos": EpilogueFunction(np.cos, False),
-    "floor": EpilogueFunction(np.floor, True),
-    "ceil": EpilogueFunction(np.ceil, True),
-    "round": EpilogueFunction(np.rint, True),
+    "sin": EpilogueFunction(np.sin, True, rounding="steep"),
+    "cos": EpilogueFunction(np.cos, False, rounding="steep"),
+    "floor": EpilogueFunction(np.floor, True, rounding="jumps"),
+    "ceil": EpilogueFunction(np.ceil, True, rounding="jumps"),
+    "round": EpilogueFunction(np.rint, True, rounding="jumps"),
     "sign": EpilogueFunction(np.sign, True),
     "to_float": EpilogueFunction(lambda x: x.astype(np.float32), True, "float"),
     "to_double": EpilogueFunction(lambda x: x.astype(np.float64), True, "double"),
     "to_float16": EpilogueFunction(lambda x: np.asarray(x.astype(np.float16), np.float64), True),
-    "to_int": EpilogueFunction(_whole(np.int32), True, "int"),
-    "to_long": EpilogueFunction(_whole(np.int64), True, "long"),
-    "to_uint": EpilogueFunction(_whole(np.uint32), True, "uint"),
-    "to_index": EpilogueFunction(_saturated(np.int32), True, "int"),
-    "saturated_int8": EpilogueFunction(_saturated(np.int8), True, "int"),
-    "saturated_uint8": EpilogueFunction(_saturated(np.uint8), True, "int"),
-    "saturated_int16": EpilogueFunction(_saturated(np.int16), True, "int"),
-    "saturated_uint16": EpilogueFunction(_saturated(np.uint16), True, "int"),
+    "to_int": EpilogueFunction(_whole(np.int32), True, "int", rounding="jumps"),
+    "to_long": EpilogueFunction(_whole(np.int64), True, "long", rounding="jumps"),
+    "to_uint": EpilogueFunction(_whole(np.uint32), True, "uint", rounding="jumps"),
+    "to_index": EpilogueFunction(_saturated(np.int32), True, "int", rounding="jumps"),
+    "saturated_int8": EpilogueFunction(_saturated(np.int8), True, "int", rounding="jumps"),
+    "saturated_uint8": EpilogueFunction(_saturated(np.uint8), True, "int", rounding="jumps"),
+    "saturated_int16": EpilogueFunction(_saturated(np.int16), True, "int", rounding="jumps"),
+    "saturated_uint16": EpilogueFunction(_saturated(np.uint16), True, "int", rounding="jumps"),
     "to_int8": EpilogueFunction(_wrap(np.int8), True),
     "to_uint8": EpilogueFunction(_wrap(np.uint8), True),
     "to_int16": EpilogueFunction(_wrap(np.int16), True),

@@ -15,9 +15,9 @@ from tflgpu.passes.fold_constants import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
 from tflgpu.passes.fuse_padding import fuse_padding
 from tflgpu.passes.gather_rows import gather_rows
+from tflgpu.passes.half_precision import keep_precise
 from tflgpu.passes.join_depthwise import join_depthwise
 from tflgpu.passes.keep_given_weights import keep_given_weights
-from tflgpu.passes.keep_large_sums import keep_large_sums
 from tflgpu.passes.merge_affine import merge_affine
 from tflgpu.passes.merge_movements import merge_movements
 from tflgpu.passes.merge_padding import merge_padding
@@ -58,7 +58,7 @@ PASSES: Mapping[str, Pass] = {
     "merge_rounding": merge_rounding,
     "fuse_padding": fuse_padding,
     "keep_given_weights": keep_given_weights,
-    "keep_large_sums": keep_large_sums,
+    "keep_precise": keep_precise,
     "pack_weights": pack_weights,
 }
 

@@ -5,34 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tflgpu.graph.ir import Graph, Node, TensorId, roots
+from tflgpu.graph.ir import Graph, TensorId, roots
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.rewriting import Planning
-from tflgpu.ops.arithmetic.reduction import Reduce
-from tflgpu.ops.image.pooling import Pool
-from tflgpu.passes.keep_large_sums import KEEP_RANGE
+from tflgpu.passes.half_precision import leaving_tensors
 from tflgpu.target import DEVICE_ELEMENTS
 
 # Kinds of nodes that give the place of the greatest (or the least) element of their first input. Different numbers may
 # become equal when rounded to half, and then the place is another one.
 CHOOSE_A_PLACE = frozenset(("arg_extreme", "pool_index", "suppress", "top_k"))
-
-
-def _leaving(graph: Graph) -> set[TensorId]:
-    """The tensors of which outputs have elements, or means between neighbours: stored in half, these would be rounded,
-    and beyond 65504 another number."""
-    found = set(graph.outputs)
-    for node in reversed(graph.nodes):
-        if node.output in found and not node.epilogue and _takes_elements(node):
-            found.update(node.inputs)
-    return found
-
-
-def _takes_elements(node: Node) -> bool:
-    if isinstance(node.attributes, Reduce | Pool):
-        return node.attributes.function in ("max", "min", "maximum")
-    return node.kind in KEEP_RANGE
 
 
 def assign_storage(planning: Planning) -> Planning:
@@ -47,9 +29,9 @@ def assign_storage(planning: Planning) -> Planning:
     copies = {n.output for n in graph.nodes if n.kind == "map" and not n.epilogue and n.inputs[0] in graph.inputs}
     compared = {root.get(n.inputs[0]) for n in graph.nodes if n.kind in CHOOSE_A_PLACE}  # None for a constant
     on_boundary = {root[t] for t in (*graph.inputs, *graph.outputs)}
-    leaving = {root.get(t) for t in _leaving(graph)}
+    leaving = {root.get(t) for t in leaving_tensors(graph)}
     exact = _exact_outputs(graph, root) if target.family == "gpu" else set()
-    marked = {origin for origin in root.values() if graph[origin].precise}
+    marked = {origin for origin in root.values() if graph[origin].precise or graph[origin].wide}
     precise = _with_states(graph, root, on_boundary | copies | compared | leaving | marked)
     result = {}
     for tensor, origin in root.items():

@@ -1,0 +1,73 @@
+"""In half precision: tensors whose rounding would show stay in float, and the others in half."""
+
+from __future__ import annotations
+
+from tflgpu.graph.ir import Graph, Node, TensorId
+from tflgpu.ops.arithmetic.reduction import Reduce
+from tflgpu.ops.image.pooling import Pool
+from tflgpu.passes.half_precision.amplification import Amplifications, averages_products
+from tflgpu.passes.half_precision.ranges import KEEP_RANGE, LARGEST, USUAL, Ranges, fits
+
+# Rounding is an error of 5e-4 at most, this many times of which outputs may be off.
+MOST = 4.0
+
+# Part of a tensor that a mean of it is at most, to cost nothing.
+LITTLE = 8
+
+STATISTICS = frozenset(("mean", "sum", "sum_of_squares"))
+
+
+def keep_precise(graph: Graph) -> Graph:
+    """Mark the tensors that half precision would spoil.
+
+    These are: tensors that may exceed 65504, as sums and powers of numbers in range do; those whose rounding is
+    multiplied by more than :data:`MOST` until it reaches an output, an index or a branch; and means that elementwise
+    functions read, which are small, and whose differences may be smaller still.
+
+    Products with weights are assumed to be in range. Where a sum of many of them has to be precise, it is stored in
+    float, but its weights are not, as their errors average out; unless it leads to an index or a branch.
+    """
+    large = {t for t, ends in Ranges(graph, LARGEST).computed().items() if not fits(ends)}
+    amplified = Amplifications(graph, Ranges(graph, USUAL), leaving_tensors(graph))
+    kept = large | {t for t, factor in amplified.found.items() if factor > MOST}
+    kept |= amplified.near_zero | _statistics(graph)
+    marked = []
+    for tensor in kept - graph.given:  # those are stored in float
+        if graph[tensor].dtype == "float32" and not graph[tensor].precise:
+            is_sum = tensor in graph.producer and averages_products(graph, graph.producer[tensor])
+            marked.append(graph[tensor].changed(precise=not is_sum, wide=is_sum))
+    return graph.with_nodes(graph.nodes, marked)
+
+
+def leaving_tensors(graph: Graph) -> frozenset[TensorId]:
+    """The tensors of which outputs have elements, or means between neighbours: stored in half, these would be rounded,
+    and beyond 65504 another number."""
+    found = set(graph.outputs)
+    for node in reversed(graph.nodes):
+        if node.output in found and not node.epilogue and _takes_elements(node):
+            found.update(node.inputs)
+    return frozenset(found)
+
+
+def _takes_elements(node: Node) -> bool:
+    if isinstance(node.attributes, Reduce | Pool):
+        return node.attributes.function in ("max", "min", "maximum")
+    return node.kind in KEEP_RANGE
+
+
+def _statistics(graph: Graph) -> set[TensorId]:
+    """Means and sums that only elementwise functions read, and what these make of nothing else."""
+    found = set[TensorId]()
+    for node in graph.nodes:
+        if isinstance(node.attributes, Reduce):
+            little = LITTLE * graph[node.output].size <= graph[node.inputs[0]].size
+            is_one = node.attributes.function in STATISTICS and little
+        else:
+            computed = [t for t in node.inputs if not graph[t].is_constant]
+            is_one = node.kind in ("map", "reshape") and bool(computed) and found.issuperset(computed)
+        if is_one:
+            found.add(node.output)
+    for node in reversed(graph.nodes):
+        if not all(r.kind == "map" or r.output in found for r in graph.consumers.get(node.output, ())):
+            found.discard(node.output)
+    return found

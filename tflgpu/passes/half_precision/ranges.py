@@ -1,0 +1,207 @@
+"""Intervals of tensors: from constants, activations, grids of quantized tensors, and an assumption for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import inf, pi, prod
+
+import numpy as np
+
+from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, TensorId
+from tflgpu.ops.arithmetic.layer_norm import LayerNorm
+from tflgpu.ops.arithmetic.reduction import Reduce, Softmax
+from tflgpu.ops.arithmetic.scan import CumulativeSum
+from tflgpu.ops.epilogue_ops import FUNCTIONS, apply
+from tflgpu.ops.image.pooling import Pool
+from tflgpu.target import HALF_MAX, VectorType, vector_of
+
+# The least and the greatest element of a tensor.
+Range = tuple[float, float]
+
+# Kinds of nodes whose results lie between the least and the greatest element of their inputs, or are 0.
+KEEP_RANGE = frozenset(("concatenate", "gather", "map", "rearrange", "reshape", "resize_bilinear", "strided", "unpool"))
+
+# Reductions whose results may be larger than the elements.
+GROW = frozenset(("prod", "sum", "sum_of_squares"))
+
+# Functions that are infinite at single points, which no range is judged by.
+WITH_POLES = frozenset(("div", "floor_div", "log", "pow", "rsqrt"))
+
+# Where functions turn that do not only rise or only fall, such as `square`, `gelu` and `sin`.
+TURNS = (-pi, -pi / 2, -1.0, 0.0, 1.0, pi / 2, pi)
+
+FLOAT_MAX = float(np.finfo(np.float32).max)
+
+# Part of the limit: a mean as a sum times a rounded 1 / n is no larger than its terms.
+TOLERANCE = 1e-3
+
+
+def fits(ends: Range) -> bool:
+    """Whether half precision holds all numbers of a range."""
+    return max(-ends[0], ends[1]) <= HALF_MAX * (1 + TOLERANCE)
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """What is taken for granted of numbers of which nothing is known.
+
+    unknown: their range. keeps: whether products, quotients and differences of numbers in range are in range, too;
+    powers, exponentials and sums of many are not.
+    """
+
+    unknown: Range
+    keeps: bool
+
+
+# As large as half can hold; and as the activations of most networks are.
+LARGEST = Assumption((-HALF_MAX, HALF_MAX), keeps=True)
+USUAL = Assumption((-16.0, 16.0), keeps=False)
+
+
+class Ranges:
+    """The ranges of a graph's tensors."""
+
+    def __init__(self, graph: Graph, assumption: Assumption) -> None:
+        """Go through all nodes.
+
+        Args:
+            graph: In execution order.
+            assumption: Of inputs, of states and of sums of products.
+        """
+        self._graph, self._assumed = graph, assumption
+        self._found: dict[TensorId, Range] = {}
+        for node in graph.nodes:
+            self._found[node.output] = self.values(node)[-1]
+
+    def computed(self) -> Mapping[TensorId, Range]:
+        """Those of the nodes' results."""
+        return self._found
+
+    def of(self, tensor: TensorId) -> Range:
+        """That of a tensor. Constants are in the range of half, too: a mask of -1e9 is no sum."""
+        data = self._graph.constant(tensor)
+        if data is None or not data.size:
+            return self._found.get(tensor, self._assumed.unknown)
+        return _within((-HALF_MAX, HALF_MAX), (float(data.min()), float(data.max())))
+
+    def values(self, node: Node) -> list[Range]:
+        """Those of the values of a node: what its kernel computes, and what each epilogue op makes of that."""
+        values, types = [self._computed(node)], value_types(self._graph, node)
+        for op in node.epilogue:
+            operands = tuple(
+                self.of(node.inputs[o.index]) if isinstance(o, Input) else values[o.index] for o in op.operands
+            )
+            if op.function == "select":
+                values.append(_hull(operands[1:]))
+            elif all(t == "float" for t in operand_types(self._graph, node, op, types)):
+                values.append(_applied(op.function, op.parameters, operands, _is_square(op), self._assumed))
+            else:
+                values.append(self._assumed.unknown)
+        return values
+
+    def _computed(self, node: Node) -> Range:
+        """That of what the node's kernel computes before its epilogue."""
+        graph, first = self._graph, node.inputs[0]
+        match node.attributes:
+            case Reduce(function, axes):
+                return _reduced(function, prod(graph[first].shape[a] for a in axes), self.of(first))
+            case CumulativeSum():
+                low, high = self.of(first)
+                count = graph[first].shape[node.attributes.axis]
+                return min(0.0, count * low), max(0.0, count * high)
+            case Softmax(log=False):
+                return 0.0, 1.0
+            case LayerNorm():
+                most = float(graph[first].shape[-1]) ** 0.5
+                return -most, most
+            case Pool():
+                return self.of(first)
+        if node.kind not in KEEP_RANGE:
+            return self._assumed.unknown
+        if node.kind in ("map", "reshape"):
+            return self.of(first)
+        moved = [t for i, t in enumerate(node.inputs) if i not in node.epilogue_inputs]
+        return _hull([(0.0, 0.0), *map(self.of, moved)])
+
+
+def value_types(graph: Graph, node: Node) -> list[VectorType]:
+    """The types of a node's values, in which they are computed on a device."""
+    is_moved = node.kind in KEEP_RANGE or isinstance(node.attributes, Reduce | CumulativeSum)
+    types = [vector_of(graph[node.inputs[0]].dtype) if is_moved or not node.epilogue else "float"]
+    for op in node.epilogue:
+        operands = operand_types(graph, node, op, types)
+        match FUNCTIONS[op.function].result:
+            case "first":
+                types.append(operands[0])
+            case "second":
+                types.append(operands[1])
+            case fixed:
+                types.append(fixed)
+    return types
+
+
+def operand_types(graph: Graph, node: Node, op: EpilogueOp, types: Sequence[VectorType]) -> list[VectorType]:
+    """Those of what an epilogue op reads. types: of the values before it."""
+    return [
+        vector_of(graph[node.inputs[o.index]].dtype) if isinstance(o, Input) else types[o.index] for o in op.operands
+    ]
+
+
+def _hull(ranges: Sequence[Range]) -> Range:
+    lows, highs = zip(*ranges, strict=True)
+    return min(lows), max(highs)
+
+
+def _is_square(op: EpilogueOp) -> bool:
+    return op.function == "mul" and op.operands[0] == op.operands[1]
+
+
+def _reduced(function: str, count: int, ends: Range) -> Range:
+    low, high = ends
+    largest = max(-low, high)
+    match function:
+        case "sum":
+            return _within((-FLOAT_MAX, FLOAT_MAX), (count * low, count * high))
+        case "sum_of_squares":
+            return 0.0, min(count * largest**2, FLOAT_MAX)
+        case "prod" if largest > 1:
+            bound = FLOAT_MAX if count * np.log(largest) > np.log(FLOAT_MAX) else largest**count
+            return -bound if low < 0 else 0.0, bound
+        case "prod":
+            return -1.0, 1.0
+        case _:
+            return ends
+
+
+@lru_cache(maxsize=4096)
+def _applied(
+    function: str, parameters: tuple[float, ...], operands: tuple[Range, ...], is_square: bool, assumed: Assumption
+) -> Range:
+    """The range of a function, by its results at the ends of its operands' ranges and where functions turn."""
+    if is_square:
+        function, operands = "square", operands[:1]
+    points = [sorted({low, high, *(p for p in TURNS if low < p < high)}) for low, high in operands]
+    grid = np.array(list(product(*points)))
+    results = apply(function, list(grid.T), parameters).astype(np.float64)
+    left_out = ~np.isfinite(results) if function in WITH_POLES else np.isnan(results)
+    results = results[~left_out]
+    if not results.size:
+        return assumed.unknown
+    limits: Range = (-FLOAT_MAX, FLOAT_MAX)
+    if not FUNCTIONS[function].grows and (assumed.keeps or function in WITH_POLES) and _keeps(function, operands):
+        limits = (-HALF_MAX, HALF_MAX)
+    return _within(limits, (float(results.min()), float(results.max())))
+
+
+def _keeps(function: str, operands: tuple[Range, ...]) -> bool:
+    """Whether a result is assumed in the range of half: large numbers come of sums and powers, and what is divided by
+    another of unknown size is brought back."""
+    return all(map(fits, operands)) or (function == "div" and not fits(operands[1]))
+
+
+def _within(limits: Range, ends: Range) -> Range:
+    low, high = np.clip(np.nan_to_num(ends, nan=0.0, posinf=inf, neginf=-inf), *limits)
+    return float(low), float(high)
