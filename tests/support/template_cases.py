@@ -15,6 +15,7 @@ from tests.ops.rows import recurrent
 from tests.ops.rows.quantized import tabulate
 from tests.ops.windows import Window
 from tests.support import row_cases
+from tflgpu.model.writer import ModelBuilder
 
 
 def image_and_gates(net: Net, shape: Sequence[int], hidden: int) -> tuple[Tensor, Tensor]:
@@ -285,9 +286,29 @@ def scattered(net: Net) -> Tensor:
         value = np.zeros((4, 6), given.value.dtype)
         np.add.at(value, [2, 0, 2], given.value)
         sums.append(net.op("SCATTER_ND", [places, given, shape], value, magnitude=largest(given.value)))
+    body = ModelBuilder()
+    options = {
+        "update_window_dims": [1],
+        "inserted_window_dims": [0],
+        "scatter_dims_to_operand_dims": [0],
+        "index_vector_dim": 1,
+        "update_computation_subgraph_index": net.subgraph(body, [(body.input(()), body.input(()))[1]]),
+    }
+    table = _image(net, 4, 6)
+    value = table.value.copy()
+    value[[2, 0, 2]] = x.value
+    net.output(net.op("STABLEHLO_SCATTER", [table, net.input(at), x], value, options))
     net.output(sums[0])
     net.output(sums[1])
     return net.op("REVERSE_V2", [sums[2], net.integers([1])], sums[2].value[:, ::-1])
+
+
+def bucketed(net: Net) -> Tensor:
+    """Between boundaries; zero, which lanes past the last channel are, is in none of the first buckets."""
+    x, boundaries = _image(net, 2, 3, 5, 6), np.array([-0.7, -0.1, 0.4], np.float32)
+    found = np.searchsorted(boundaries, x.value, side="right").astype(np.int32)
+    buckets = net.op("BUCKETIZE", [x], found, {"boundaries": boundaries})
+    return net.op("CAST", [buckets], found.astype(np.float64))
 
 
 CASES: tuple[Callable[[Net], Tensor], ...] = (
@@ -323,6 +344,7 @@ CASES: tuple[Callable[[Net], Tensor], ...] = (
     concatenations,
     recurrences,
     broadcasts,
+    bucketed,
     looked_up,
     recurrent.replaced_rows,
 )

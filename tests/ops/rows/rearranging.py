@@ -274,6 +274,33 @@ def shape_(net: Net) -> Tensor:
     return net.op("SHAPE", [x], np.array(x.shape, name.lower()), {"out_type": name})
 
 
+def zeros_like(net: Net) -> Tensor:
+    x = data(net, net.draw(shapes()), ("float32", "int32", "int64"))
+    return net.op("ZEROS_LIKE", [x], np.zeros_like(x.value))
+
+
+def matrix_diag(net: Net) -> Tensor:
+    x = data(net, net.draw(shapes(max_rank=3)), _INTEGERS)
+    value = np.zeros((*x.shape, x.shape[-1]), x.value.dtype)
+    value[..., range(x.shape[-1]), range(x.shape[-1])] = x.value
+    return net.op("MATRIX_DIAG", [x], value)
+
+
+def matrix_set_diag(net: Net) -> Tensor:
+    """Of matrices of any shape."""
+    x = data(net, net.draw(shapes(min_rank=2, max_rank=4)), _INTEGERS)
+    size = min(x.shape[-2:])
+    diagonal = net.input(np.arange(np.prod((*x.shape[:-2], size))).reshape((*x.shape[:-2], size)).astype(as_given(x)))
+    value = x.value.copy()
+    value[..., range(size), range(size)] = diagonal.value
+    return net.op("MATRIX_SET_DIAG", [x, diagonal], value)
+
+
+def as_given(x: Tensor) -> str:
+    """The element type of a tensor in the file."""
+    return "float32" if x.value.dtype.kind == "f" else x.value.dtype.name
+
+
 ROWS = (
     Row("batch_to_space", "BATCH_TO_SPACE_ND", batch_to_space, EXACT),
     Row("broadcast_to", "BROADCAST_TO", broadcast_to, EXACT),
@@ -285,6 +312,8 @@ ROWS = (
     Row("fill", "FILL", fill, EXACT),
     Row("gather", "GATHER", gather, EXACT),
     Row("gather_nd", "GATHER_ND", gather_nd, EXACT),
+    Row("matrix_diag", "MATRIX_DIAG", matrix_diag, EXACT),
+    Row("matrix_set_diag", "MATRIX_SET_DIAG", matrix_set_diag, EXACT),
     Row("mirror_pad", "MIRROR_PAD", mirror_pad, EXACT),
     Row("one_hot", "ONE_HOT", one_hot, EXACT),
     Row("pack", "PACK", pack, EXACT),
@@ -299,4 +328,5 @@ ROWS = (
     Row("split_v", "SPLIT_V", split_v, EXACT),
     Row("tile", "TILE", tile, EXACT),
     Row("unpack", "UNPACK", unpack, EXACT),
+    Row("zeros_like", "ZEROS_LIKE", zeros_like, EXACT),
 )

@@ -1,4 +1,4 @@
-"""Rows of STABLEHLO_SORT, which LiteRT's CPU does not have."""
+"""Rows of operators of an order: STABLEHLO_SORT, which LiteRT's CPU does not have, and BUCKETIZE."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.ops.case import Net, Row, Tensor
-from tests.ops.strategies import BOOL, CHANNELS, SMALL
+from tests.ops.strategies import BOOL, CHANNELS, SMALL, shapes
 from tests.ops.tolerance import EXACT
 from tflgpu.model.writer import ModelBuilder
 
@@ -65,4 +65,17 @@ def sort(net: Net) -> Tensor:
     return last
 
 
-ROWS = (Row("stablehlo_sort", "STABLEHLO_SORT", sort, EXACT, litert=False),)
+def bucketize(net: Net) -> Tensor:
+    """Of numbers between boundaries, and of some that are one."""
+    boundaries = np.sort(net.rng.integers(-20, 20, net.draw(st.sampled_from((3, 1, 10, 70))))).astype(np.float32) / 2
+    dtype = net.draw(st.sampled_from(("float32", "int32", "int64")))
+    scale = 0.25 if dtype == "float32" else 1
+    x = net.input((scale * net.rng.integers(-50, 50, net.draw(shapes()))).astype(dtype))
+    value = np.searchsorted(boundaries, x.value, side="right").astype(np.int32)
+    return net.op("BUCKETIZE", [x], value, {"boundaries": boundaries})
+
+
+ROWS = (
+    Row("bucketize", "BUCKETIZE", bucketize, EXACT),
+    Row("stablehlo_sort", "STABLEHLO_SORT", sort, EXACT, litert=False),
+)

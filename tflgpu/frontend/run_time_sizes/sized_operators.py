@@ -423,6 +423,12 @@ def _fill(op: Operation) -> Results | None:
     return op.noted(op.computed(value, known), known)
 
 
+@rule("ZEROS_LIKE")
+def _zeros_like(op: Operation) -> Results | None:
+    known = op.open(0)
+    return op.noted(op.computed(op.declared()[0], known), known) if known else None
+
+
 @rule("BROADCAST_TO")
 def _broadcast_to(op: Operation) -> Results | None:
     x, own = op.input(0), op.open(0)

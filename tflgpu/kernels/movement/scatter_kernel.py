@@ -27,9 +27,14 @@ class ScatterParameters(ItemParameters, template="movement/scatter", stores_once
     background: Argument | None
     initial: float | int
 
+    @property
+    def read_where_stored(self) -> frozenset[str]:
+        """What is at the places at first."""
+        return frozenset({self.background.name} if self.background else ())
+
 
 @dataclass(frozen=True, kw_only=True)
-class ScatterInOrderParameters(ScatterParameters, template="movement/scatter_in_order"):
+class ScatterInOrderParameters(ScatterParameters, template="movement/scatter_in_order", stores_once=True):
     """Parameters of ``templates/movement/scatter_in_order.cl.j2``."""
 
     order: Argument

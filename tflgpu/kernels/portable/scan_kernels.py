@@ -1,4 +1,4 @@
-"""Kernels of CUMSUM, TOPK_V2 and WHERE."""
+"""Kernels of CUMSUM, TOPK_V2, BUCKETIZE and WHERE."""
 
 from __future__ import annotations
 
@@ -96,3 +96,21 @@ def first_above_kernel(request: Request) -> Kernel:
     return item_kernel(
         request, FirstAboveParameters(src=source), [request.activation("src", 0)], cost, value_type="int"
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BucketsParameters(ItemParameters, template="portable/buckets", stores_once=True):
+    """Parameters of ``templates/portable/buckets.cl.j2``."""
+
+    src: Storage
+    count: int
+    dirty: bool = True
+
+
+@PORTABLE.lowering("buckets")
+def buckets_kernel(request: Request) -> Kernel:
+    """A binary search for each element."""
+    count = request.shape(1).channels
+    parameters = BucketsParameters(src=request.input(0), count=count)
+    arguments = [request.activation("src", 0), request.operand("boundaries", 1)]
+    return item_kernel(request, parameters, arguments, 16 * count.bit_length(), value_type="int")

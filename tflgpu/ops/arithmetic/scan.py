@@ -1,4 +1,4 @@
-"""CUMSUM, TOPK_V2 and the places of WHERE: each result depends on many elements along one axis, and on their order."""
+"""CUMSUM, TOPK_V2, BUCKETIZE and the places of WHERE: each result depends on many elements, and on their order."""
 
 from __future__ import annotations
 
@@ -49,6 +49,11 @@ class FirstAbove:
     """
 
 
+@dataclass(frozen=True)
+class Buckets:
+    """For each element of input 0, how many numbers of input 1, which never decrease, it is not below."""
+
+
 @declare("CUMSUM", versions=1, inputs=2, integers=(1,), types=TYPES, reasons=single_axis_reasons)
 def cumsum(site: Site, emit: Emitter) -> Tensor:
     """Running sums along an axis."""
@@ -92,3 +97,15 @@ def top_k(site: Site, emit: Emitter) -> tuple[Tensor, Tensor]:
     values = emit.node("top_k", [x], shape, TopK("values"))
     dtype = site.output_types[1]
     return values, emit.node("top_k", [x], shape, TopK("indices"), widened(dtype), dtype)
+
+
+@declare("BUCKETIZE", versions=1, inputs=1, types=frozenset(("float32", "int32", "int64")), empty=False)
+def bucketize(site: Site, emit: Emitter) -> Tensor:
+    """The numbers of the buckets, between boundaries, in which elements are; NaN is in the last one."""
+    x = site.input(0)
+    boundaries = np.array(site.options.get("boundaries", ()), np.float32)
+    if boundaries.size == 0:
+        return emit.node("map", [emit.constant(np.array(0, np.int32))], x.shape)
+    if x.dtype != "float32":
+        x = emit.node("map", [x], x.shape, None, (EpilogueOp("to_float", (Value(0),)),), "float32", precise=True)
+    return emit.node("buckets", [x, emit.constant(boundaries)], x.shape, Buckets(), dtype="int32")

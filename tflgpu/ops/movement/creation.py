@@ -30,6 +30,13 @@ def fill(site: Site, emit: Emitter) -> Tensor:
     return emit.node("map", [reshape_node(emit, site.input(1), ())], tuple(numbers(site, 0)))
 
 
+@declare("ZEROS_LIKE", versions=1, inputs=1, types=ANY)
+def zeros_like(site: Site, emit: Emitter) -> Tensor:
+    """As many zeros as the input has elements."""
+    x = site.input(0)
+    return emit.node("map", [emit.constant(np.zeros((), x.dtype))], x.shape)
+
+
 _INDEX_TYPES = {2: np.int32, 4: np.int64}  # by the schema's TensorType
 
 

@@ -189,3 +189,39 @@ def dynamic_update_slice(site: Site, emit: Emitter) -> Tensor:
         for i, room in enumerate(rooms)
     )
     return emit.node("gather", [update, start, x], x.shape, Gather(positions, background=2))
+
+
+def _on_diagonal(rank: int) -> tuple[Position, ...]:
+    """Positions in a diagonal of shape [..., size, 1]: outside of it for an element off the diagonal."""
+    off = Position((Digit(rank - 1), Digit(rank - 2, step=-1)))
+    return (*map(follow, range(rank - 1)), off)
+
+
+def _diagonal_reasons(site: Site) -> Iterator[str]:
+    if not site.input(0).shape:
+        yield "its input has no axes"
+
+
+@declare("MATRIX_DIAG", versions=1, inputs=1, types=ANY, empty=False, reasons=_diagonal_reasons)
+def matrix_diag(site: Site, emit: Emitter) -> Tensor:
+    """Square matrices with the elements of the last axis on their diagonals, and zeros elsewhere."""
+    x = site.input(0)
+    column = reshape_node(emit, x, (*x.shape, 1))
+    return emit.node("gather", [column], (*x.shape, x.shape[-1]), Gather(_on_diagonal(len(x.shape) + 1), fill=0))
+
+
+def _set_diagonal_reasons(site: Site) -> Iterator[str]:
+    x, diagonal = site.input(0), site.input(1)
+    if x.dtype != diagonal.dtype:
+        yield f"its diagonal has element type {diagonal.dtype}; its input has {x.dtype}"
+    if len(x.shape) < 2 or diagonal.shape != (*x.shape[:-2], min(x.shape[-2:])):
+        yield f"its diagonal of shape {list(diagonal.shape)} does not fit its input of shape {list(x.shape)}"
+
+
+@declare("MATRIX_SET_DIAG", versions=1, inputs=2, types=ANY, empty=False, reasons=_set_diagonal_reasons)
+def matrix_set_diag(site: Site, emit: Emitter) -> Tensor:
+    """Matrices with other elements on their diagonals."""
+    x, diagonal = site.input(0), site.input(1)
+    column = reshape_node(emit, diagonal, (*diagonal.shape, 1))
+    positions = Gather(_on_diagonal(len(x.shape)), background=1)
+    return emit.node("gather", [column, x], x.shape, positions)

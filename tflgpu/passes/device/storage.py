@@ -12,9 +12,9 @@ from tflgpu.kernels.rewriting import Planning
 from tflgpu.passes.half_precision import leaving_tensors
 from tflgpu.target import DEVICE_ELEMENTS
 
-# Kinds of nodes that give the place of the greatest (or the least) element of their first input. Different numbers may
-# become equal when rounded to half, and then the place is another one.
-CHOOSE_A_PLACE = frozenset(("arg_extreme", "pool_index", "suppress", "top_k"))
+# Kinds of nodes that give the place of the greatest (or the least) element of their first input, or places of its
+# elements in a list. Different numbers may become equal when rounded to half, and then the place is another one.
+CHOOSE_A_PLACE = frozenset(("arg_extreme", "buckets", "pool_index", "suppress", "top_k"))
 
 
 def assign_storage(planning: Planning) -> Planning:
