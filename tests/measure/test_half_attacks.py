@@ -96,3 +96,10 @@ def test_a_multiple_of_a_mean_square_is_a_norm() -> None:
     norm = rms_norm(square, half_of_mean, lambda b, x: b.add("RSQRT", [x]))
     graph = optimize(m.graph(norm(m, m.input((1, 4, 16)))))
     assert [n.kind for n in graph.nodes] == ["layer_norm"]
+
+
+def test_a_single_number_has_no_rows() -> None:
+    m = Model()
+    x = m.input(())
+    graph = optimize(m.graph(m.add("RESHAPE", [m.add("ABS", [x])], (1,), new_shape=[1])))
+    assert len(graph.nodes) == 1

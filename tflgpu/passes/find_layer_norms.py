@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isclose
+from math import isclose, prod
 
 import numpy as np
 
@@ -148,7 +148,8 @@ def _known(graph: Graph, node: Node, known: Mapping[TensorId, Known]) -> Known |
     if node.kind == "reshape" and not node.epilogue:
         # The only number of a row stays that of the same row.
         found = known.get(node.inputs[0])
-        return found if found and graph[node.output].size * graph[found.x].shape[-1] == graph[found.x].size else None
+        rows = graph[found.x].shape if found else ()
+        return found if rows and graph[node.output].size * rows[-1] == prod(rows) else None
     if node.kind != "map" or len(node.epilogue) != 1:
         return None
     (op,) = node.epilogue
