@@ -85,6 +85,8 @@ Bodies of loops that change shapes go to the CPU, and loops inside of loops that
 | operator | on the device, if all of the model can run there |
 |---|---|
 | WHERE (of bool, float32 or int32) | the result has one row for each true element |
+| UNIQUE (of a list) | the result has one element for each value |
+| SEGMENT_SUM (of segments that are computed) | the result has one slice for each segment |
 | {sized} | where numbers that are computed decide the size of a result that has a known bound |
 
 Elementwise operators, GATHER, GATHER_ND, FULLY_CONNECTED, reductions, SOFTMAX and others go on with such tensors. `run`

@@ -251,6 +251,73 @@ def _boxes(rng: np.random.Generator) -> list[Array]:
     return [rng.standard_normal((12, 4)).astype(np.float32), rng.random(12).astype(np.float32)]
 
 
+def kinds() -> bytes:
+    """The different elements of a list, and of what a mask leaves of another one; and what is gathered by them."""
+    builder = DynamicBuilder()
+    x, y = builder.input((ELEMENTS,), "int32", name="x"), builder.input((ELEMENTS,), name="y")
+    kept = builder.add("GATHER", [y, builder.positive(y)], (ANY,))
+    found = []
+    for given, dtype, size, wide in ((x, "int32", ELEMENTS, False), (kept, "float32", ANY, True)):
+        index = "int64" if wide else "int32"
+        signature = (ANY,) if size == ANY else None
+        values = builder.tensor((1,), dtype, shape_signature=(ANY,))
+        places = builder.tensor((1 if wide else size,), index, shape_signature=signature)
+        builder.op("UNIQUE", [given], [values, places], {"idx_out_type": index})
+        found += [values, builder.add("GATHER", [values, places], (size,), dtype)]
+    return builder.finish(
+        [
+            builder.add("NEG", [x], (ANY,), dtype)
+            for x, dtype in zip(found, ("int32", "int32", "float32", "float32"), strict=True)
+        ]
+    )
+
+
+def _two_lists(rng: np.random.Generator) -> list[Array]:
+    return [
+        rng.integers(-2, 3, ELEMENTS).astype(np.int32),
+        np.round(2 * rng.standard_normal(ELEMENTS)).astype(np.float32),
+    ]
+
+
+def sums_of_segments() -> bytes:
+    builder = DynamicBuilder()
+    x, ids = builder.input((ROWS, COLUMNS), name="x"), builder.input((ROWS,), "int32", name="ids")
+    return builder.finish([builder.add("NEG", [builder.add("SEGMENT_SUM", [x, ids], (ANY, COLUMNS))], (ANY, COLUMNS))])
+
+
+def _rows_and_segments(rng: np.random.Generator) -> list[Array]:
+    ids = np.cumsum(rng.integers(0, 2, ROWS))
+    return [*_matrix(rng), (ids - ids[0]).astype(np.int32)]
+
+
+def ranges() -> bytes:
+    """From, to and between numbers that are computed, in steps."""
+    builder = DynamicBuilder()
+    limits = builder.ints(0), builder.ints(6)
+    few, more = (
+        builder.add(
+            "MINIMUM",
+            [builder.add("MAXIMUM", [builder.input((), "int32"), limits[0]], (), "int32"), limits[1]],
+            (),
+            "int32",
+        )
+        for _ in range(2)
+    )
+    bounds = (
+        (few, builder.ints(9), builder.ints(1)),
+        (few, builder.ints(11), builder.ints(2)),
+        (more, builder.ints(-4), builder.ints(-3)),
+        (few, builder.add("ADD", [few, builder.ints(5)], (), "int32"), builder.ints(1)),
+        (builder.ints(-7), more, builder.ints(5)),
+    )
+    counted = [builder.add("RANGE", list(each), (ANY,), "int32") for each in bounds]
+    return builder.finish([builder.add("CAST", [each], (ANY,)) for each in counted])
+
+
+def _two_numbers(rng: np.random.Generator) -> list[Array]:
+    return [np.array(rng.integers(-1, 9), np.int32) for _ in range(2)]
+
+
 MODELS: dict[str, tuple[bytes, Draw]] = {
     "boolean_mask": (boolean_mask(), one_list),
     "mask_and_more": (mask_and_more(), one_list),
@@ -262,5 +329,8 @@ MODELS: dict[str, tuple[bytes, Draw]] = {
     "creations": (creations(), one_list),
     "detector": (detector(), _picture),
     "quantized_mask": (quantized_mask(), one_list),
+    "kinds": (kinds(), _two_lists),
+    "sums_of_segments": (sums_of_segments(), _rows_and_segments),
+    "ranges": (ranges(), _two_numbers),
     "suppression_by_class": (suppression_by_class(), _boxes_of_classes),
 }

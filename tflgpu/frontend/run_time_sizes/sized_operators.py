@@ -16,9 +16,13 @@ from tflgpu.frontend.run_time_sizes.amounts import Amount, Number, amount_of
 from tflgpu.frontend.run_time_sizes.open_axes import Open, Refused, Sizes
 from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
 from tflgpu.ops import Emitter, Site, find_operator
-from tflgpu.ops.arithmetic.scan import true_places
+from tflgpu.ops.arithmetic.reduction import reduce_node
+from tflgpu.ops.arithmetic.scan import CumulativeSum, true_places
+from tflgpu.ops.arithmetic.sorting import order_of
+from tflgpu.ops.declaration import NUMBERS
 from tflgpu.ops.limits import made_reasons
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
+from tflgpu.ops.movement.scatter import scattered, segments, short
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange, reshape_node
 from tflgpu.ops.movement.slicing import has_mask, sliced_axes
 
@@ -386,13 +390,56 @@ def _range(op: Operation) -> Results | None:
     if dtype not in ("int32", "int64"):
         raise Refused("its numbers are no integers")
     (start,), (limit,), (delta,) = (op.amounts(i) for i in range(3))
-    if start.known is None or delta.known != 1:
-        raise Refused("its start is computed, or its step is not 1")
-    count = limit.plus(start, -1)
-    assert count is not None
-    high = _bound(count)
-    values = op.emit.constant(np.arange(start.known, start.known + high, dtype=dtype))
-    return op.noted(op.computed(values, {0: op.number(count, high)}), {0: op.number(count, high)})
+    step = delta.known
+    if not step:
+        raise Refused("its step is computed, or 0")
+    exact = limit.plus(start, -1)
+    if exact is not None and abs(step) == 1:
+        count = exact.times(step)
+        most = _bound(count)
+        size = op.number(count, most) if count.known is None else None
+    else:
+        far, near = (limit.high, start.low) if step > 0 else (start.high, limit.low)
+        if far is None or near is None:
+            raise Refused("nothing says how large its result can be")
+        most = max(0, -((near - far) // abs(step)))
+        size = _steps(op, start, limit, step, most)
+    known = {} if size is None else {0: size}
+    if start.known is not None:
+        values = op.emit.constant((start.known + step * np.arange(most)).astype(dtype))
+        return op.noted(op.computed(values, known), known)
+    if most < 1:
+        raise Refused("its result is always empty")
+    steps = op.emit.constant((step * np.arange(most)).astype(np.int32)), op.sizes.scalar(op.emit, start)
+    added = (
+        EpilogueOp("add", (Value(0), Input(1))),
+        *((EpilogueOp("to_long", (Value(1),)),) if dtype == "int64" else ()),
+    )
+    return op.noted(op.emit.node("map", steps, (most,), None, added, dtype), known)
+
+
+def _steps(op: Operation, start: Amount, limit: Amount, step: int, most: int) -> Number:
+    """How many steps lead from one amount to another, ``most`` at most."""
+    if most < 1:
+        raise Refused("its result is always empty")
+
+    def make() -> Number:
+        ends = [
+            op.emit.constant(np.array(end.known, np.int32)) if end.known is not None else op.sizes.scalar(op.emit, end)
+            for end in (limit, start)
+        ]
+        others = (op.emit.constant(np.array(n, np.int32)) for n in (step, 0, most))
+        steps = (
+            EpilogueOp("sub", (Input(1), Value(0))),  # its negative, so that rounding down rounds the count up
+            EpilogueOp("floor_div", (Value(1), Input(2))),
+            EpilogueOp("sub", (Input(3), Value(2))),
+            EpilogueOp("maximum", (Value(3), Input(3))),
+            EpilogueOp("minimum", (Value(4), Input(4))),
+        )
+        tensor = op.emit.node("map", [*ends, *others], (), None, steps, "int32")
+        return Number(tensor.id, 0, tensor, 0, most)
+
+    return op.sizes.once(("steps", start, limit, step), make)
 
 
 def _bound(amount: Amount) -> int:
@@ -501,6 +548,65 @@ def _pad(op: Operation) -> Results | None:
     op.sizes.open[result.id] = ends
     result = op.sizes.masked(op.emit, result, ends, fill)
     return op.noted(result, known)
+
+
+@rule("SEGMENT_SUM")
+def _segment_sum(op: Operation) -> Results | None:
+    """As many sums as there are slices at most."""
+    if op.site.constant(1) is not None:
+        return None
+    x, emit = op.input(0), op.emit
+    if not x.shape or op.input(1).shape != x.shape[:1] or set(op.open(0)) - {0} or x.dtype not in ("float32", "int32"):
+        raise Refused("its segments do not fit its input")
+    ids = op.sizes.masked(emit, op.input(1), op.open(1), -1)
+    sums = segments(emit, x, ids, "add", x.shape[0])
+    last = reshape_node(emit, reduce_node(emit, short(emit, ids), "max", (0,)), ())
+    one, most = (emit.constant(np.array(n, np.int32)) for n in (1, x.shape[0]))
+    steps = EpilogueOp("add", (Value(0), Input(1))), EpilogueOp("minimum", (Value(1), Input(2)))
+    count = emit.node("map", [last, one, most], (), None, steps, "int32")
+    return op.noted(sums, {0: Number(count.id, 0, count, 0, x.shape[0])})
+
+
+@rule("UNIQUE")
+def _unique(op: Operation) -> Results | None:
+    """Elements in order show which are the first of their kind; a run counts these where they stood."""
+    x, emit, wide = op.input(0), op.emit, op.site.options.get("idx_out_type") == 4
+    if len(x.shape) != 1 or x.size == 0 or x.dtype not in NUMBERS:
+        raise Refused(f"its input is {x.dtype} of shape {list(x.shape)}")
+    meant = (
+        op.sizes.is_meant(emit, op.open(0)[0], x.shape, 0) if op.open(0) else emit.constant(np.ones(x.size, np.bool_))
+    )
+    x = op.sizes.masked(emit, x, op.open(0), 0)
+    order = order_of(emit, x, ascends=True)
+
+    def looked_up(table: Tensor, places: Tensor) -> Tensor:
+        positions = Gather((Position((Lookup(1, (AxisMap(0),), x.size - 1),)),))
+        return emit.node("gather", [table, places], x.shape, positions, precise=True)
+
+    def at_places(values: Tensor) -> Tensor:  # from the order of elements to where they stood
+        rows = reshape_node(emit, values, (x.size, 1))
+        return reshape_node(emit, scattered(emit, rows, order, (x.size, 1), "assign"), x.shape)
+
+    def counted(truth: Tensor) -> Tensor:  # how many are true before each
+        sums = emit.node("cumulative_sum", [truth], x.shape, CumulativeSum(0, exclusive=False, reverse=False))
+        one = emit.constant(np.array(1, np.int32))
+        return emit.node("map", [sums, one], x.shape, None, (EpilogueOp("sub", (Value(0), Input(1))),))
+
+    ordered = looked_up(x, order)
+    before = emit.node("rearrange", [ordered], x.shape, Rearrange((AxisMap(0, -1),), 0), precise=True)
+    start = emit.constant(np.arange(x.size) == 0)
+    differs = EpilogueOp("not_equal", (Value(0), Input(1))), EpilogueOp("logical_or", (Value(1), Input(2)))
+    leads = emit.node("map", [ordered, before, start], x.shape, None, differs, "int32")
+    both = EpilogueOp("logical_and", (Value(0), Input(1)))
+    first = emit.node("map", [at_places(leads), meant], x.shape, None, (both,), "int32")
+    places, count = true_places(emit, first)
+    leaders, _ = true_places(emit, leads)
+    kinds = looked_up(counted(first), looked_up(order, looked_up(leaders, counted(leads))))
+    indices = at_places(kinds)
+    if wide:
+        indices = emit.node("map", [indices], x.shape, None, (EpilogueOp("to_long", (Value(0),)),), "int64")
+    values = op.noted(looked_up(x, places), {0: Number(count.id, 0, count, 0, x.size)})
+    return [values, op.noted(indices, op.open(0))]
 
 
 @rule("MEAN")

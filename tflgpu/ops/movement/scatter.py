@@ -148,12 +148,14 @@ def _segment_reasons(site: Site) -> Iterator[str]:
 )
 def segment_sum(site: Site, emit: Emitter) -> Tensor:
     """Sums of the rows of each segment."""
-    return _segments(emit, site, "add", int(site.known(1)[-1]) + 1, known=True)
+    return segments(emit, site.input(0), site.input(1), "add", int(site.known(1)[-1]) + 1, known=True)
 
 
-def _segments(emit: Emitter, site: Site, joining: Joining, count: int, *, known: bool, initial: float = 0) -> Tensor:
-    """What the slices of input 0 of which input 1 names the same of ``count`` segments are together."""
-    x, ids = site.input(0), short(emit, site.input(1))
+def segments(
+    emit: Emitter, x: Tensor, ids: Tensor, joining: Joining, count: int, *, known: bool = False, initial: float = 0
+) -> Tensor:
+    """What the slices of ``x`` of each of ``count`` segments, whose numbers are ``ids``, are together."""
+    ids = short(emit, ids)
     rows = reshape_node(emit, x, (ids.size, prod(x.shape[len(ids.shape) :])))
     none, most = (emit.constant(np.array(n, np.int32)) for n in (-1, count))
     kept = EpilogueOp("maximum", (Value(0), Input(1))), EpilogueOp("minimum", (Value(1), Input(2)))
@@ -176,9 +178,9 @@ def _unsorted_reasons(site: Site) -> Iterator[str]:
 
 def _unsorted(site: Site, emit: Emitter, joining: Joining, empty: str) -> Tensor:
     initial = OF_NOTHING[empty](np.dtype(site.input(0).dtype))
-    return _segments(
-        emit, site, joining, numbers(site, 2)[0], known=site.constant(1) is not None, initial=np.asarray(initial).item()
-    )
+    known, count = site.constant(1) is not None, numbers(site, 2)[0]
+    given = site.input(0), site.input(1)
+    return segments(emit, *given, joining, count, known=known, initial=np.asarray(initial).item())
 
 
 _UNSORTED: dict[str, Joining] = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
