@@ -506,7 +506,11 @@ class CompiledModel:
             try:
                 with DeviceFailures(self.device, "loading the model"):
                     instance = self._open(stored, options, clock, cache)
-            except DeviceError as error:  # a program of the cache may be another one than its key says
+            except MemoryError:
+                raise
+            except Exception as error:  # an entry, or a program of the cache, may be another one than its key says
+                if stored is None and not isinstance(error, DeviceError):
+                    raise
                 self._opening.session()  # raises what is no fault of the cache
                 warn_once(
                     "binary", f"the model cannot be loaded with what the cache holds: {error}; it is compiled anew"

@@ -58,9 +58,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "compiled_model": {"api", "checking", "errors", "frontend", "graph", "hardware_accelerator", "interpreter"}
     | {"model", "options", "runtime", "tensor_buffer"},
     "language": {"__init__", "errors", "model", "processes"},
-    "__init__": FACTS | {"api", "artifact", "interpreter", "model", "report", "runtime"},
+    "__init__": FACTS | {"processes", "api", "artifact", "interpreter", "model", "report", "runtime"},
     "cli": PLANNING
-    | {"__init__", "api", "artifact", "checking", "codegen", "compiler", "frontend"}
+    | {"__init__", "api", "artifact", "checking", "codegen", "compiler", "frontend", "processes"}
     | {"batch", "evaluate", "fallback", "inputs", "language", "measure", "page", "report", "runtime"},
     "__main__": {"cli"},
 }

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+import random
+import warnings
+from collections.abc import Callable, Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,7 @@ import pytest
 import tflgpu
 from tests.safety.models import scaled
 from tflgpu.artifact import serializer
-from tflgpu.artifact.cache import Cache, Key
+from tflgpu.artifact.cache import Cache, Key, faults
 from tflgpu.artifact.records import Blob, decode, encode
 from tflgpu.model.model_source import ModelContent
 from tflgpu.options import CacheFiles, Options
@@ -78,6 +82,58 @@ def test_memory_outside_of_buffers_is_a_miss(forgery: str, tmp_path: Path) -> No
     assert len(raised) == 1 and "plan" in model.seconds
     np.testing.assert_array_equal(model.run(X)["y"], 2 * X)
     assert "plan" not in tflgpu.compile(scaled(2.0), options).seconds
+
+
+def places_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to every value within nested lists and mappings, of lists to the first two."""
+    if path:
+        yield path
+    for step in value if isinstance(value, dict) else range(min(2, len(value))) if isinstance(value, list) else ():
+        yield from places_in(value[step], (*path, step))
+
+
+def mutations(value: Any) -> list[Any]:
+    """Other values for a field."""
+    match value:
+        case bool():
+            return [not value, "x"]
+        case int():
+            return [-1, 0, value + 1, 1 << 40, None, 1.5]
+        case str():
+            return ["", value + "x", 3]
+        case list():
+            return [[], value + value, value[:-1], {}]
+        case dict():
+            return [{}, None, dict(list(value.items())[1:])]
+    return [0, "x", [], {}]
+
+
+@pytest.mark.parametrize("keeps_digest", [True, False])
+def test_any_field_is_a_right_answer_or_a_miss(
+    keeps_digest: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
+) -> None:
+    """An entry of another digest is not what was stored. Without one it is at least no error."""
+    options = Options(precision="fp32", cache_files=CacheFiles(path=tmp_path))
+    cache, key = stored(options)
+    blobs: list[Blob] = []
+    record = encode(serializer.load(cache, key), blobs)
+    blobs = [blob.copy() for blob in blobs]  # the file is replaced
+    known = cache.load(key)
+    assert known is not None
+    digest = {serializer.DIGEST: known.metadata[serializer.DIGEST]} if keeps_digest else {}
+    rng = random.Random(5)
+    for path in rng.sample(list(places_in(record)), 200 if pytestconfig.getoption("all") else 25):
+        changed = copy.deepcopy(record)
+        *way, last = path
+        parent = reduce(lambda value, step: value[step], way, changed)
+        parent[last] = rng.choice(mutations(parent[last]))
+        cache.store(key, {f"blob.{i}": blob for i, blob in enumerate(blobs)}, {"artifact": changed, **digest})
+        monkeypatch.setattr(faults, "_reported", {})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", tflgpu.CacheWarning)
+            model = tflgpu.compile(scaled(2.0), options)
+        results = model.run(X)
+        assert not keeps_digest or np.array_equal(results["y"], 2 * X), path
 
 
 def test_the_binary_of_another_program_is_not_used(tmp_path: Path, device_name: str) -> None:

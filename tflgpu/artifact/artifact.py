@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
+
+import numpy as np
 
 from tflgpu.artifact.executable import Array, Binding, Executable
 from tflgpu.graph.layout import Shape
@@ -204,6 +206,35 @@ class Artifact:
     def has_free_axes(self) -> bool:
         """Whether the file leaves sizes of the inputs open: then a run may need the model for other ones."""
         return any(info.free_axes for _, info in self.inputs)
+
+
+def check_artifact(artifact: Artifact) -> None:
+    """Raise ValueError, or TypeError, for an artifact that cannot run: a file of the cache may say anything."""
+    known = {tensor for tensor, _ in artifact.inputs}
+    for partition in artifact.partitions:
+        for piece in pieces_of(partition):
+            given, wanted = len(piece.inputs), len(piece.executable.inputs)
+            if given != wanted:
+                raise ValueError(f"{given} tensors are inputs of an executable that has {wanted}")
+        if isinstance(partition, DevicePartition):
+            results = len(partition.outputs) + len(partition.checks) + len({trim.size for trim in partition.trims})
+            if results != len(partition.executable.outputs):
+                raise ValueError(f"an executable has {len(partition.executable.outputs)} outputs, and not {results}")
+        _check_known(partition.inputs, known)
+        known.update(partition.outputs)
+    _check_known([tensor for tensor, _ in artifact.outputs], known)
+    planned = [planned_shapes(partition) for partition in artifact.partitions]
+    for tensor, info in artifact.inputs:
+        np.dtype(info.dtype)
+        for shapes in planned:
+            if shapes.get(tensor, info.shape) != info.shape:
+                raise ValueError(f"input {info.name!r} has two shapes, {list(shapes[tensor])} and {list(info.shape)}")
+
+
+def _check_known(tensors: Iterable[TensorIndex], known: Collection[TensorIndex]) -> None:
+    for tensor in tensors:
+        if tensor not in known:
+            raise ValueError(f"nothing computes tensor {tensor}")
 
 
 def without_constants(artifact: Artifact) -> Artifact:

@@ -64,6 +64,8 @@ def _decode(kind: Any, data: Any, blobs: dict[int, Blob]) -> Any:
         types = _field_types(kind)
         return kind(**{name: _decode(each, data[name], blobs) for name, each in types.items()})
     if origin is tuple:
+        if not isinstance(data, list):
+            raise TypeError(f"{data!r} is no list")
         if len(arguments) == 2 and arguments[1] is Ellipsis:
             return tuple(_decode(arguments[0], v, blobs) for v in data)
         return tuple(_decode(each, v, blobs) for each, v in zip(arguments, data, strict=True))

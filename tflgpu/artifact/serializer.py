@@ -8,7 +8,7 @@ version.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
@@ -16,10 +16,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import xxhash
 
 from tflgpu import plugins
-from tflgpu.artifact.artifact import Artifact
+from tflgpu.artifact.artifact import Artifact, check_artifact
 from tflgpu.artifact.cache import (
     Cache,
     DeviceIdentity,
@@ -30,6 +31,7 @@ from tflgpu.artifact.cache import (
     warn_once,
 )
 from tflgpu.artifact.cache import key as keys
+from tflgpu.artifact.cache.key import canonical_json
 from tflgpu.artifact.executable import SharedConstants
 from tflgpu.artifact.records import Blob, decode, encode
 from tflgpu.errors import ModelError
@@ -67,7 +69,12 @@ APART = frozenset(
 
 PROBES_REVISION = 1  # another one where the probes measure other things
 
-MALFORMED = (KeyError, TypeError, ValueError, IndexError)  # what decoding other data than an artifact raises
+# What decoding other data than an artifact raises.
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+
+DIGEST = "digest"
+
+LARGEST_DIGESTED = 1 << 22  # bytes of a blob
 
 
 def open_cache(options: Options) -> Cache | None:
@@ -155,14 +162,15 @@ def check_unchanged(model: ModelContent, expected: str) -> None:
 
 def load(cache: Cache, key: Key) -> Artifact | None:
     """The artifact, its arrays on the mapped file; None if the cache has no sound one."""
-    return _decoded(cache, key, Artifact, "artifact", "compiled model")
+    return _decoded(cache, key, Artifact, "artifact", "compiled model", check_artifact)
 
 
 def store(cache: Cache, key: Key, artifact: Artifact, name: str | None = None) -> None:
     """Keep an artifact. name: of the model's file, for a listing. Faults of the disk are a CacheWarning."""
     blobs: list[Blob] = []
     record = encode(artifact, blobs)
-    cache.store(key, {f"blob.{i}": blob for i, blob in enumerate(blobs)}, {"artifact": record, "model": name})
+    metadata = {"artifact": record, DIGEST: _digest(record, blobs), "model": name}
+    cache.store(key, {f"blob.{i}": blob for i, blob in enumerate(blobs)}, metadata)
 
 
 def load_choice(cache: Cache, key: Key) -> tuple[int, ...] | None:
@@ -205,17 +213,37 @@ def store_unit(cache: Cache, key: Key, right: bool) -> None:
     cache.store(key, {}, {"right": right})
 
 
-def _decoded(cache: Cache, key: Key, kind: type[T], field: str, name: str) -> T | None:
+def _decoded(
+    cache: Cache, key: Key, kind: type[T], field: str, name: str, check: Callable[[T], None] | None = None
+) -> T | None:
     """The record of a type in a field of an entry's metadata; None if there is no sound one. name: for the warning."""
     found = cache.load(key)
     if found is None:
         return None
-    blobs = [found.tensors[f"blob.{i}"] for i in range(len(found.tensors))]
     try:
-        return decode(kind, found.metadata[field], blobs)
+        record, blobs = found.metadata[field], [found.tensors[f"blob.{i}"] for i in range(len(found.tensors))]
+        if DIGEST in found.metadata and found.metadata[DIGEST] != _digest(record, blobs):
+            raise ValueError("it is not what was stored")
+        value = decode(kind, record, blobs)
+        if check is not None:
+            check(value)
+        return value
     except MALFORMED as error:
         warn_once("damaged", f"a cache entry is no {name} ({type(error).__name__}: {error}); it is not used")
         return None
+
+
+def _digest(record: Any, blobs: Sequence[Blob]) -> str:
+    """What tells whether a record is as it was stored, which the checksum of a file that was made anew does not.
+
+    The file's checksum covers large blobs, which are weights; to hash them twice would cost a start time.
+    """
+    hashes = xxhash.xxh3_128(canonical_json(record).encode())
+    for blob in blobs:
+        hashes.update(f"{blob.nbytes} ".encode())
+        if blob.nbytes <= LARGEST_DIGESTED:
+            hashes.update(np.ascontiguousarray(blob).data)
+    return str(hashes.hexdigest())
 
 
 def _key(

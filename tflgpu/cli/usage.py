@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from tflgpu.cli.console import print_error, reporting_errors
 from tflgpu.cli.terminal.interrupt import answering_interrupts
 from tflgpu.cli.terminal.logs import with_verbosity
+from tflgpu.processes.command_start import answer_interrupts
 
 
 def as_verb(function: Callable[..., None]) -> Callable[..., None]:
@@ -37,6 +38,7 @@ class Verbs(TyperGroup):
         **extra: Any,
     ) -> Any:
         """Run the command line. A wrong use of it ends with a message and status 2."""
+        answer_interrupts()
         given = args, prog_name, complete_var, False, windows_expand_args
         if not standalone_mode:
             return super().main(*given, **extra)

@@ -15,7 +15,7 @@ from tflgpu.errors import ModelError
 from tflgpu.language.language_metadata import LanguageMetadata, section_metadata, task_metadata
 from tflgpu.language.section_table import MAGIC, Section, read_sections
 from tflgpu.model.constants.external_buffers import without_external_buffers
-from tflgpu.model.foreign_files import described
+from tflgpu.model.foreign_files import HEAD, described
 from tflgpu.model.model_source import check_is_file
 
 ZIP_MAGIC = b"PK\x03\x04"
@@ -95,6 +95,8 @@ def open_language_file(path: str | PathLike[str]) -> LanguageFile:
                 return _open_sections(path, file)
             if magic.startswith(ZIP_MAGIC):
                 return _open_zip(path, file)
+            if found := described(file.read(HEAD)):
+                raise ModelError(f"not a language model's file: {found}")
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
     return LanguageFile(path, {MODEL: path.read_bytes}, None, LanguageMetadata())

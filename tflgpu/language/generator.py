@@ -279,6 +279,16 @@ def _naming(path: Path) -> Iterator[None]:
         raise ModelError(f"{path}: {error}") from error
 
 
+def _check_language_model(file: LanguageFile) -> None:
+    """Raises ModelError for another model, which needs no tokenizer, but another command."""
+    try:
+        signatures = read_signatures(file.model())
+    except ModelError:  # compiling will say what is wrong
+        return
+    with _naming(file.path):
+        language_steps(signatures)
+
+
 def _check_texts(what: str, texts: object) -> None:
     """Raises TypeError for what is no sequence of texts, ValueError for an empty text."""
     if isinstance(texts, str) or not isinstance(texts, Sequence) or not all(isinstance(each, str) for each in texts):
@@ -302,9 +312,7 @@ def _no_prompt(prompt: object) -> str:
 def _tokenizer(file: LanguageFile, given: str | PathLike[str] | Tokenizer | None) -> Tokenizer:
     if given is None:
         if file.tokenizer is None:
-            if model := file.model():  # another model needs no tokenizer, but another command
-                with _naming(file.path):
-                    language_steps(read_signatures(model))
+            _check_language_model(file)
             raise ValueError(f"{file.path} has no tokenizer; give one: a file of sentencepiece or tokenizers")
         return load_tokenizer(file.tokenizer, file.metadata.bytes_as_letters)
     if isinstance(given, str | PathLike):

@@ -106,6 +106,8 @@ ARCHIVES = (
 def described(data: bytes | bytearray | memoryview) -> str | None:
     """What the bytes of a file are that is no model, and what to do, as a sentence; None if that is not known."""
     head = bytes(data[:HEAD])
+    if not head or head[4:8] == b"TFL3":
+        return None
     if head.startswith(b"PK\x03\x04"):
         return _described_zip(bytes(data))
     kind = next((kind for kind in KINDS if kind.has(head)), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,19 @@ def test_a_damaged_entry_is_a_miss_and_one_warning_and_is_replaced(folder: Path,
     store(cache)
     assert same(cache.load(KEY), KEY)
     assert faulty(cache) == []
+
+
+@pytest.mark.parametrize("head", [True, False])
+def test_a_sparse_file_of_a_tebibyte_is_a_miss_at_once(folder: Path, head: bool) -> None:
+    cache = Cache([folder])
+    store(cache)
+    with entry(folder).open("r+b") as file:
+        file.truncate(None if head else 0)
+        file.truncate(1 << 40)
+    begun = time.process_time()
+    with pytest.warns(CacheWarning, match="is damaged"):
+        assert cache.load(KEY) is None
+    assert time.process_time() - begun < 5
 
 
 def test_every_flipped_bit_is_found(folder: Path) -> None:

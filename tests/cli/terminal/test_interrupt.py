@@ -8,8 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+
+from tests.cli.command import MODEL
+
+ROOT = Path(__file__).parents[3]
 
 # A verb that waits in Python, or in a call of C that answers no signal. It says so once it is inside: no other thread
 # has a turn before.
@@ -91,3 +96,19 @@ def test_ctrl_c_ends_the_processes_of_a_verb_in_silence() -> None:
         os.killpg(process.pid, signal.SIGINT)
         _, messages = process.communicate(timeout=SECONDS)
     assert (process.returncode, messages) == (-signal.SIGINT, "interrupted\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's here")
+@pytest.mark.parametrize("module", ["pyopencl", "jinja2", "typer"])
+def test_interrupts_of_imports_end_without_a_traceback(module: str, tmp_path: Path) -> None:
+    """Of `tflgpu` and of what a verb imports."""
+    (tmp_path / f"{module}.py").write_text("import time; print('begun', flush=True); time.sleep(60)")
+    command = [sys.executable, "-m", "tflgpu", "show", str(MODEL), "--stage", "source"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, start_new_session=True, env=environment, **pipes) as process:
+        assert process.stdout is not None and process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=SECONDS)
+    assert process.returncode == -signal.SIGINT
+    assert "Traceback" not in error

@@ -35,6 +35,9 @@ PART = 1 << 22  # bytes of a file that are read at once
 LARGEST_HEADER = 16 << 20
 
 # Without BOOL: the library puts it after bytes, where the checksum has to be.
+# Bytes of a file that is hashed only to say more exactly why it is not used.
+LARGEST_EXPLAINED = 4 * LARGEST_HEADER
+
 DTYPES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype("<f8"),
     "F32": np.dtype("<f4"),
@@ -118,21 +121,30 @@ def read(buffer: Buffer, key: str | None = None) -> Payload:
 
     Raises UnreadableError.
     """
-    if len(buffer) < CHECKSUM_BYTES or buffer[-CHECKSUM_BYTES:] != _checksum(buffer):
-        raise _diagnosis(buffer)
     try:
         description, entries, start = _header(buffer)
-        _check_version(description)
+        _check_version(description)  # entries of another format can have their checksum elsewhere, or none
         data = memoryview(buffer)[start:]
         _check_extents(map(_extent, entries.values()), len(data))
         tensors = {name: _view(entry, data) for name, entry in entries.items() if name != CHECKSUM}
-        found = Payload(canonical_json(description["key"]), description["metadata"], tensors)
-    except _MALFORMED as error:
-        # The checksum is right, so another program wrote this file.
-        raise UnreadableError("damaged", f"is not an entry of this cache: {error!r}") from error
+        found = Payload(canonical_json(description["key"]), dict(description["metadata"]), tensors)
+    except _MALFORMED as error:  # before the checksum: a file without a head can have a TiB
+        if len(buffer) <= LARGEST_EXPLAINED and _has_checksum(buffer):
+            raise UnreadableError("damaged", f"is not an entry of this cache: {error!r}") from error
+        raise _damaged() from error
+    if not _has_checksum(buffer):
+        raise _damaged()
     if key is not None and found.key != key:
         raise UnreadableError("damaged", "is the entry of another key")
     return found
+
+
+def _has_checksum(buffer: Buffer) -> bool:
+    return len(buffer) >= CHECKSUM_BYTES and buffer[-CHECKSUM_BYTES:] == _checksum(buffer)
+
+
+def _damaged() -> UnreadableError:
+    return UnreadableError("damaged", "is damaged: its checksum does not fit its content")
 
 
 def _checksum_of_file(file: BinaryIO) -> bytes:
@@ -192,14 +204,3 @@ def _check_version(description: Mapping[str, Any]) -> None:
         raise UnreadableError(
             "format", f"is of cache format version {version}, and this tflgpu reads version {FORMAT_VERSION}"
         )
-
-
-def _diagnosis(buffer: Buffer) -> UnreadableError:
-    """The error for a wrong checksum. Entries of another format can have theirs elsewhere, or none."""
-    try:
-        _check_version(_header(buffer)[0])
-    except UnreadableError as other_format:
-        return other_format
-    except _MALFORMED:
-        pass
-    return UnreadableError("damaged", "is damaged: its checksum does not fit its content")
