@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from ai_edge_litert.interpreter import Interpreter as LiteRT
 import tflgpu
 from tests.frontend.stateful_models import delay
 from tests.quick import on_first_runtime
+from tests.safety.models import scaled
 from tests.support.models import Builder
+from tflgpu.interpreter import subgraph_tensors
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
 EITHER = [pytest.param(LiteRT, id="litert"), pytest.param(tflgpu.Interpreter, id="tflgpu")]
@@ -181,6 +184,34 @@ def test_signatures(kind: Callable[..., Any]) -> None:
     np.testing.assert_allclose(together, alone, atol=1e-6)
     with pytest.raises(ValueError, match=r"picture|Invalid"):
         runner(picture=images)
+
+
+def test_only_shapes_that_run_are_compiled(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    options = tflgpu.Options(precision="fp32", cache_files=tflgpu.CacheFiles(path=tmp_path))
+    interpreter = tflgpu.Interpreter(model_content=scaled(2.0), options=options)
+    caplog.set_level(logging.INFO)
+    for batch in (1, 2, 5, 3):
+        interpreter.resize_tensor_input(0, [batch, 2, 2, 4])
+        interpreter.allocate_tensors()
+        (result,) = interpreter.get_output_details()
+        assert result["shape"].tolist() == [batch, 2, 2, 4]
+        assert not interpreter.get_tensor(result["index"]).any()
+    assert "planning" not in caplog.text
+    interpreter.set_tensor(0, np.ones((3, 2, 2, 4), np.float32))
+    for _ in range(2):
+        interpreter.invoke()
+    assert caplog.text.count("planning") == 1
+    assert (interpreter.get_tensor(result["index"]) == 2).all()
+
+
+def test_too_large_a_shape_is_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    interpreter = tflgpu.Interpreter(model_content=scaled(2.0), options=FP32)
+    interpreter.resize_tensor_input(0, [1 << 20, 2, 2, 4])
+    monkeypatch.setattr(subgraph_tensors, "_first_value", lambda *_: np.zeros(1 << 55))
+    with pytest.raises(tflgpu.DeviceError, match=r"not enough memory for inputs 'x' \[1048576, 2, 2, 4\]"):
+        interpreter.allocate_tensors()
+    with pytest.raises(RuntimeError, match="not ready"):
+        interpreter.invoke()
 
 
 def test_state_is_kept_until_it_is_reset() -> None:

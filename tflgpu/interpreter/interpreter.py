@@ -27,7 +27,8 @@ class Interpreter:
     What concerns LiteRT's CPU kernels alone is checked and has no effect: ``experimental_op_resolver_type`` and the
     other experimental arguments. Like LiteRT's, it is not thread-safe.
 
-    :meth:`allocate_tensors` compiles, and raises what :func:`tflgpu.compile` does.
+    :meth:`allocate_tensors` checks the model, and raises what :func:`tflgpu.compile` does of it; the first
+    :meth:`invoke` with new shapes compiles, unless the cache has the model.
 
     Args:
         model_path: The file; exactly one of path and content is given.
@@ -81,9 +82,9 @@ class Interpreter:
         self._views = Views()
 
     def allocate_tensors(self) -> None:
-        """Compile for the current shapes of the inputs, if not yet done. Compiling sets all inputs to zeros.
+        """Check the model for the current shapes of the inputs, if not yet done. New shapes set all inputs to zeros.
 
-        Raises RuntimeError if the model cannot be compiled: a TflgpuError, as :func:`tflgpu.compile` does.
+        Raises RuntimeError if the model cannot run: a TflgpuError, as :func:`tflgpu.compile` does.
         """
         self._views.check_released()
         self._main.allocate()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -10,8 +11,9 @@ from weakref import ref
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tflgpu.api import CompiledModel, compile, compile_beside
+from tflgpu.api import CompiledModel, compile, compile_beside, interface_of
 from tflgpu.checking.option_fields import whole_number
+from tflgpu.errors import CacheMissError, DeviceError
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_details import tensor_details
 from tflgpu.options import Options, Shapes
@@ -19,6 +21,7 @@ from tflgpu.options import Options, Shapes
 if TYPE_CHECKING:
     from tflgpu.frontend.entry_point import EntryPoint
     from tflgpu.model.model import FileTensor
+    from tflgpu.model.tensor_info import Interface
 
 Array = NDArray[Any]
 
@@ -33,6 +36,19 @@ class SignatureCompiler:
     def __init__(self, source: bytes) -> None:
         self._source = source
         self._first: Callable[[], CompiledModel | None] = lambda: None  # the model that was compiled first
+
+    def known(self, options: Options) -> CompiledModel | None:
+        """The signature as the cache has it; None if it has to be compiled. Raises what :meth:`compile` does."""
+        if options.cache in ("off", "require"):
+            return None if options.cache == "off" else self.compile(options)
+        try:
+            return self.compile(replace(options, cache="require"))
+        except CacheMissError:
+            return None
+
+    def interface(self, options: Options) -> tuple[Interface, Interface] | None:
+        """What :func:`tflgpu.api.interface_of` says of the signature."""
+        return interface_of(self._source, options)
 
     def compile(self, options: Options) -> CompiledModel:
         """Compile a signature, with the weights of the one that was compiled first, as long as that lives."""
@@ -60,8 +76,9 @@ class SubgraphTensors:
         self._output_places = [(tensor.index, name) for name, tensor in entry.outputs]
         self._computed = frozenset(t.index for _, t in entry.outputs if t.data is None and t.sparse is None)
         self._settable = frozenset(t.index for _, t in entry.inputs if t.data is None and not t.is_variable)
-        self._compiled: CompiledModel | None = None
-        self._compiled_shapes: Mapping[str, Shape] = {}
+        self._compiled: CompiledModel | None = None  # None also until the first result of these shapes is asked for
+        self._chosen = options  # for the shapes that were allocated
+        self._allocated_shapes: Mapping[str, Shape] | None = None
         self._is_ready = False  # False before allocate, and again after a resize
         self._values: dict[int, Array] = {}  # of the inputs, of what the last run computed, and of what was set since
 
@@ -104,39 +121,69 @@ class SubgraphTensors:
             self._input_shapes[tensor.index] = shape
 
     def allocate(self) -> None:
-        """Compile for the current shapes of the inputs, if not yet done. Then all tensors that have a value are zero.
+        """Check the model for the current shapes of the inputs. Then all tensors that have a value are zero.
 
-        Raises RuntimeError if the model cannot be compiled, or not for these shapes; TflgpuError is one.
+        What the cache does not have is compiled when :meth:`invoke` needs it: the shapes may change until then. Only
+        if LiteRT has to try a part of the model, which it may refuse, is that compiled now.
+
+        Raises RuntimeError if the model cannot run, or not for these shapes; TflgpuError is one.
         """
         if self._is_ready:
             return
         shapes = {name: self._input_shapes[tensor.index] for name, tensor in self._entry.inputs}
-        if self._compiled is None or shapes != self._compiled_shapes:
+        if shapes != self._allocated_shapes:
             # The file's own shapes are not an option: so the cache finds the model.
             as_declared = shapes == {name: tensor.shape for name, tensor in self._entry.inputs}
-            try:
-                options = self._options if as_declared else replace(self._options, shapes=Shapes(inputs=shapes))
-                self._compiled = self._compiler.compile(options)
-            except ValueError as error:
-                raise RuntimeError(f"the model cannot be prepared: {error}") from error
-            self._compiled_shapes = shapes
-            self._values = {}
-            sides = (self._entry.inputs, self._compiled.inputs), (self._entry.outputs, self._compiled.outputs)
-            for named, infos in sides:
-                for (_, tensor), info in zip(named, infos, strict=True):
-                    self._values[tensor.index] = _first_value(tensor, info.shape)
+            self._compiled = self._allocated_shapes = None
+            with self._preparing(shapes):
+                self._chosen = self._options if as_declared else replace(self._options, shapes=Shapes(inputs=shapes))
+                self._compiled = self._compiler.known(self._chosen)
+                known = None if self._compiled else self._compiler.interface(self._chosen)
+                if known is None:
+                    compiled = self._model()
+                    sides = [info.shape for info in compiled.inputs], [info.shape for info in compiled.outputs]
+                else:
+                    sides = [info.shape for _, info in known[0]], [info.shape for _, info in known[1]]
+                self._values = {
+                    tensor.index: _first_value(tensor, shape)
+                    for named, found in zip((self._entry.inputs, self._entry.outputs), sides, strict=True)
+                    for (_, tensor), shape in zip(named, found, strict=True)
+                }
+            self._allocated_shapes = shapes
         self._is_ready = True
+
+    def _model(self) -> CompiledModel:
+        """The model for the shapes that were allocated, which the first result needs."""
+        if self._compiled is None:
+            self._compiled = self._compiler.compile(self._chosen)
+        return self._compiled
+
+    @contextmanager
+    def _preparing(self, shapes: Mapping[str, Shape]) -> Iterator[None]:
+        """What LiteRT raises RuntimeError for; too little memory is a DeviceError, which is one."""
+        try:
+            yield
+        except ValueError as error:
+            raise RuntimeError(f"the model cannot be prepared: {error}") from error
+        except MemoryError as error:
+            given = ", ".join(f"{name!r} {list(shape)}" for name, shape in shapes.items())
+            raise DeviceError(f"there is not enough memory for inputs {given}: {error}") from error
 
     def invoke(self) -> None:
         """Run the subgraph. Raises RuntimeError before :meth:`allocate`, and if the run fails; DeviceError is one."""
-        if self._compiled is None or not self._is_ready:
+        if not self._is_ready or self._allocated_shapes is None:
             raise RuntimeError("Invoke called on model that is not ready.")
-        values = self._values
+        values, compiled = self._values, self._compiled
+        if compiled is None:
+            with self._preparing(self._allocated_shapes):
+                compiled = self._model()
         given = [values[index] for index in self._input_indices]
         try:
-            results = self._compiled.run(given)
+            results = compiled.run(given)
         except ValueError as error:
             raise RuntimeError(f"the model cannot run on these inputs: {error}") from error
+        except MemoryError as error:
+            raise DeviceError(f"there is not enough memory for the outputs: {error}") from error
         found = {index: results[name] for index, name in self._output_places}
         found.update(zip(self._input_indices, given, strict=True))
         self._values = found
@@ -180,7 +227,7 @@ class SubgraphTensors:
         if tensor.data is not None:
             return tensor.data
         is_stale = tensor.index in self._input_shapes and not self._is_ready
-        if self._compiled is None or is_stale:
+        if self._allocated_shapes is None or is_stale:
             raise ValueError("Tensor data is null. Run allocate_tensors() first")
         if tensor.index not in self._values:
             raise ValueError(
@@ -193,6 +240,7 @@ class SubgraphTensors:
         """Set the variables to their initial values."""
         if self._compiled is not None:
             self._compiled.reset_state()
+        if self._allocated_shapes is not None:
             for number in self._values:
                 if self._tensors[number].is_variable:
                     self._values[number] = _first_value(self._tensors[number], self._values[number].shape)
@@ -234,7 +282,7 @@ def _check_fits(array: Array, target: Array, tensor: FileTensor) -> None:
 def _first_value(tensor: FileTensor, shape: Shape) -> Array:
     """Zeros; of a variable those that its integers stand for."""
     zero = tensor.quantization.zero_point[0] if tensor.is_variable and tensor.quantization else 0
-    return np.full(shape, zero, _dtype(tensor))
+    return np.full(shape, zero, _dtype(tensor)) if zero else np.zeros(shape, _dtype(tensor))
 
 
 def _dtype(tensor: FileTensor) -> Any:
