@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from types import FunctionType, ModuleType
 
+from scripts.pages import litert_operators
 from tflgpu.frontend.control_flow.call import CONTROL_FLOW
 from tflgpu.frontend.control_flow.composite import COMPOSITE
 from tflgpu.frontend.run_time_sizes.sized_operators import RULES
@@ -104,6 +105,16 @@ An operator that is in no line has no limit but its types.
 
 On top of these, a tensor may have at most {elements:,} elements in memory, one that is made of next to nothing, as
 by FILL, at most {made:,}. float64 and integers of 64 bits need a device that has them.
+
+## All operators
+
+The operators of the schema, and the custom ones that LiteRT has built in: the greatest version that LiteRT's CPU
+interpreter has, for which element types the device runs an operator, and where it runs else. A test runs a model of
+each operator that is for the CPU alone, and compares it with LiteRT.
+
+| operator | LiteRT | on the device | else |
+|---|---|---|---|
+{all_operators}
 """
 
 Function = Callable[..., object]
@@ -195,9 +206,21 @@ def page() -> str:
     control = ", ".join(code for code in CONTROL_FLOW if code != COMPOSITE)
     places = {"variables": ", ".join(VARIABLE_OPERATORS), "control": control, "composites": COMPOSITE}
     parts.append(
-        REST.format(**places, limits="\n".join(limits(own)), sized=_sized(), elements=GREATEST_INT, made=MOST_MADE)
+        REST.format(
+            **places,
+            limits="\n".join(limits(own)),
+            sized=_sized(),
+            elements=GREATEST_INT,
+            made=MOST_MADE,
+            all_operators=_all_operators(),
+        )
     )
     return "\n".join(parts)
+
+
+def _all_operators() -> str:
+    names = {FLOATS: "float32", NUMBERS: "numbers", ANY: "all"}
+    return "\n".join(litert_operators.rows({", ".join(sorted(types)): name for types, name in names.items()}))
 
 
 def _sized() -> str:

@@ -166,6 +166,8 @@ def result_shapes(model: bytes) -> list[list[int] | None]:
     interpreter.allocate_tensors()
 
     def shape(detail: Mapping[str, Any]) -> list[int] | None:
+        if detail["dtype"] in (np.bytes_, np.object_):  # strings and handles: LiteRT may crash when it reads them
+            return None if detail["dtype"] is np.bytes_ else list(map(int, detail["shape"]))
         try:
             if 0 not in detail["shape"]:  # a tensor without elements never has memory
                 interpreter.get_tensor(detail["index"])

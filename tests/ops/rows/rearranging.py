@@ -274,6 +274,11 @@ def shape_(net: Net) -> Tensor:
     return net.op("SHAPE", [x], np.array(x.shape, name.lower()), {"out_type": name})
 
 
+def rank(net: Net) -> Tensor:
+    x = data(net, net.draw(shapes()))
+    return net.op("RANK", [x], np.array(len(x.shape), np.int32))
+
+
 def zeros_like(net: Net) -> Tensor:
     x = data(net, net.draw(shapes()), ("float32", "int32", "int64"))
     return net.op("ZEROS_LIKE", [x], np.zeros_like(x.value))
@@ -317,6 +322,7 @@ ROWS = (
     Row("mirror_pad", "MIRROR_PAD", mirror_pad, EXACT),
     Row("one_hot", "ONE_HOT", one_hot, EXACT),
     Row("pack", "PACK", pack, EXACT),
+    Row("rank", "RANK", rank, EXACT),
     Row("range", "RANGE", range_, EXACT),
     Row("resize_nearest_neighbor", "RESIZE_NEAREST_NEIGHBOR", resize_nearest_neighbor, EXACT),
     Row("resize_to_shape", "RESIZE_NEAREST_NEIGHBOR", resize_to_shape, EXACT),

@@ -118,6 +118,16 @@ def many_places(net: Net) -> Tensor:
     return _stablehlo_scatter(net, (50, 50), [count, 2], [count], *numbers, code, net.draw(TYPES))
 
 
+def scatter_nd_of_a_whole_head(net: Net) -> Tensor:
+    """Rows of one element at many places, as YOLOX writes the boxes of all cells."""
+    shape, count = (1, 1700, 85), 3400
+    places = np.stack([net.rng.integers(0, d, count) for d in shape], -1).astype(np.int32)
+    updates, value = net.input(net.normal((count,))), np.zeros(shape)
+    np.add.at(value, tuple(places.T), updates.value)
+    indices = (net.constant if net.draw(BOOL) else net.input)(places)
+    return net.op("SCATTER_ND", [indices, updates, net.integers(shape)], value, magnitude=largest(updates.value))
+
+
 def segment_sum(net: Net) -> Tensor:
     count = net.draw(st.sampled_from((5, 1, 12)))
     shape, dtype = (count, *net.draw(st.lists(SMALL, max_size=2))), net.draw(st.sampled_from(("float32", "int32")))
@@ -156,6 +166,7 @@ def unsorted_segments(net: Net, name: str) -> Tensor:
 
 ROWS = (
     Row("scatter_nd", "SCATTER_ND", scatter_nd),
+    Row("scatter_nd_of_a_whole_head", "SCATTER_ND", scatter_nd_of_a_whole_head),
     Row("segment_sum", "SEGMENT_SUM", segment_sum),
     Row("stablehlo_scatter", "STABLEHLO_SCATTER", partial(stablehlo_scatter, codes=("",)), EXACT, litert=False),
     Row("stablehlo_scatter_joins", "STABLEHLO_SCATTER", partial(stablehlo_scatter, codes=tuple(JOINS)), litert=False),

@@ -1,9 +1,14 @@
-"""Rows of StableHLO's operators, of which LiteRT's CPU has one."""
+"""Rows of StableHLO's operators, of which LiteRT's CPU has some."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from tests.ops.case import Net, Row, Tensor
 from tests.ops.strategies import BOOL, shapes
@@ -25,6 +30,23 @@ def remainder(net: Net) -> Tensor:
     values = [(scale * v).astype(dtype) for v in (x, y * net.rng.choice((-1, 1), shape))]
     inputs = [net.input(v) for v in values]
     return net.op("STABLEHLO_REMAINDER", inputs, np.fmod(*(t.value for t in inputs)))
+
+
+JOINS: dict[str, Callable[..., NDArray[Any]]] = {
+    "ADD": np.add,
+    "MULTIPLY": np.multiply,
+    "MAXIMUM": np.maximum,
+    "MINIMUM": np.minimum,
+    "AND": np.logical_and,
+}
+
+
+def joined(net: Net, name: str) -> Tensor:
+    """Of numbers, or of truth values."""
+    dtype = "bool" if name == "AND" else net.draw(st.sampled_from(("float32", "int32")))
+    shape = net.draw(SHAPE)
+    x, y = (net.input(net.rng.integers(0 if dtype == "bool" else -9, 2, shape).astype(dtype)) for _ in range(2))
+    return net.op(f"STABLEHLO_{name}", [x, y], JOINS[name](x.value, y.value))
 
 
 def shift_left(net: Net) -> Tensor:
@@ -64,6 +86,7 @@ def broadcast_in_dim(net: Net) -> Tensor:
 
 
 ROWS = (
+    *(Row(f"stablehlo_{name.lower()}", f"STABLEHLO_{name}", partial(joined, name=name), EXACT) for name in JOINS),
     Row("stablehlo_cbrt", "STABLEHLO_CBRT", cube_root, litert=False),
     Row("stablehlo_remainder", "STABLEHLO_REMAINDER", remainder, EXACT, litert=False),
     Row("stablehlo_shift_left", "STABLEHLO_SHIFT_LEFT", shift_left, EXACT),

@@ -1,4 +1,4 @@
-"""The operators of StableHLO that LiteRT's GPU delegate takes. Its CPU interpreter has SHIFT_LEFT alone.
+"""Elementwise operators of StableHLO that LiteRT's GPU delegate or its CPU interpreter takes.
 
 STABLEHLO_COMPOSITE is inlined, see :mod:`tflgpu.frontend.control_flow.composite`.
 """
@@ -6,6 +6,7 @@ STABLEHLO_COMPOSITE is inlined, see :mod:`tflgpu.frontend.control_flow.composite
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from tflgpu.graph.ir import EpilogueOp, Tensor, Value
 from tflgpu.ops.arithmetic.elementwise import map_inputs, map_node
@@ -25,6 +26,19 @@ def _same_kind(site: Site) -> Iterator[str]:
 
 declare("STABLEHLO_CBRT", versions=1, inputs=1)(map_inputs)
 declare("STABLEHLO_REMAINDER", versions=1, inputs=2, types=FLOATS | _INTEGERS, reasons=_same_kind)(map_inputs)
+
+
+_FUNCTIONS = {"ADD": "add", "MULTIPLY": "mul", "MAXIMUM": "maximum", "MINIMUM": "minimum", "AND": "logical_and"}
+
+
+def _joined(site: Site, emit: Emitter, function: str) -> Tensor:
+    return map_node(site, emit, function, [site.input(0), site.input(1)])
+
+
+for _name, _function in _FUNCTIONS.items():
+    _types = frozenset(("bool",)) if _name == "AND" else FLOATS | _INTEGERS | {"int64"}
+    _emit = partial(_joined, function=_function)
+    declare(f"STABLEHLO_{_name}", versions=1, inputs=2, types=_types, reasons=_same_kind)(_emit)
 
 
 @declare("STABLEHLO_SHIFT_LEFT", versions=1, inputs=2, types=_BITS, reasons=_same_kind)

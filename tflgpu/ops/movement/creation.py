@@ -51,6 +51,12 @@ def shape_(site: Site, emit: Emitter) -> Tensor:
     return emit.constant(np.array(site.input(0).shape, _INDEX_TYPES[site.options["out_type"]]))
 
 
+@declare("RANK", versions=1, inputs=1, types=ANY)
+def rank(site: Site, emit: Emitter) -> Tensor:
+    """A constant, too."""
+    return emit.constant(np.array(len(site.input(0).shape), np.int32))
+
+
 def _range_size(site: Site) -> int | None:
     """How many numbers a RANGE of constants has, None if it is endless, or has no begin."""
     start, limit, delta = (site.known(i).reshape(-1)[0].item() for i in range(3))
