@@ -45,6 +45,7 @@ from tflgpu.model.trims import Trim
 from tflgpu.ops import Emitter, Site, find_operator
 from tflgpu.ops.declaration import COMPLEX
 from tflgpu.ops.limits import growth_reasons, result_reasons, site_reasons
+from tflgpu.ops.sixteen_bits import rule_for
 
 LOGGER = logging.getLogger(__name__)
 
@@ -317,7 +318,10 @@ class _Lowering:
         reasons = reasons or [*mixture_reasons(operator, self.subgraph.tensors)]
         if not reasons:
             emitter = Emitter(self.graph.ids, self.graph.source_of(operator))
-            reasons = self._add(operator, site, emitter, op.emit(site, emitter))
+            rule = rule_for(site, self.missing_types)
+            exact = rule(site, emitter) if rule is not None else None
+            emitted = op.emit(site, emitter) if exact is None else exact
+            reasons = self._add(operator, site, emitter, emitted, on_grid=exact is not None)
         if self.choices.checks and not reasons:
             self.graph.add_checks(operator, op.checks, site)
         return reasons
@@ -427,6 +431,7 @@ class _Lowering:
             {"custom_options": operator.custom_options} if operator.is_custom else operator.options,
             resized=self.is_resized,
             called=tuple(self.model.subgraphs[number] for number in called_by(operator)),
+            stored=tuple(self.subgraph.tensors[t].data if t >= 0 else None for t in operator.inputs),
         )
 
     def _operand(self, operator: Operator, place: int) -> Tensor | None:
@@ -448,8 +453,16 @@ class _Lowering:
         tensor = self.subgraph.tensors[index] if index >= 0 else None
         return grid_of(tensor) if self.rounds and tensor is not None and has_grid(tensor) else None
 
-    def _add(self, operator: Operator, site: Site, emitter: Emitter, emitted: Tensor | Sequence[Tensor]) -> list[str]:
-        """Add what an operator emitted, and bind its results.
+    def _add(
+        self,
+        operator: Operator,
+        site: Site,
+        emitter: Emitter,
+        emitted: Tensor | Sequence[Tensor],
+        *,
+        on_grid: bool = False,
+    ) -> list[str]:
+        """Add what an operator emitted, and bind its results. on_grid: whether they are rounded already.
 
         Returns obstacles that only this shows; then nothing is added.
         """
@@ -473,7 +486,9 @@ class _Lowering:
             target = self.subgraph.tensors[index]
             if result.dtype != view_dtype(target):
                 raise ModelError(f"{where} gives {result.dtype} values, but the file declares {target.dtype}")
-            self._bind_result(operator, self._held(operator, self.graph.tensors[result.id], target), target)
+            value = self.graph.tensors[result.id]
+            held = replace(value, name=target.name) if on_grid else self._held(operator, value, target)
+            self._bind_result(operator, held, target)
         for position, value in emitter.assigned.items():
             target = self.subgraph.tensors[operator.inputs[position]]
             self.graph.bind(target.index, self._held(operator, self.graph.tensors[value.id], target))

@@ -6,7 +6,7 @@ is computed is the business of :mod:`tflgpu.kernels`.
 
 from __future__ import annotations
 
-from tflgpu.ops import arithmetic, image, movement, sequence
+from tflgpu.ops import arithmetic, image, movement, sequence, sixteen_bits
 from tflgpu.ops.declaration import REGISTRY, Check, Emit, Emitter, Op, Site, declare, find_operator
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "image",
     "movement",
     "sequence",
+    "sixteen_bits",
 ]

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tflgpu.graph.deferred import Deferred
 from tflgpu.graph.ir import EpilogueOp, Input, Node, Operand, Tensor, Value
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import Subgraph
@@ -38,6 +39,7 @@ class Site:
 
     resized: whether the model's inputs have other shapes than the file gives them.
     called: the subgraphs that its options name, such as the computation that joins two numbers.
+    stored: the integers of inputs that are constants, as the file has them.
     """
 
     index: int
@@ -51,6 +53,7 @@ class Site:
     options: Mapping[str, Any]
     resized: bool = False
     called: tuple[Subgraph, ...] = ()
+    stored: tuple[Array | None, ...] = ()
 
     def input(self, index: int) -> Tensor:
         """Input ``index``, known to be present."""
@@ -87,6 +90,13 @@ class Emitter:
     def constant(self, data: Array, name: str = "") -> Tensor:
         """A new tensor with known elements."""
         tensor = Tensor(next(self._ids), name, tuple(data.shape), data.dtype.name, data)
+        self.tensors.append(tensor)
+        return tensor
+
+    def deferred(self, data: Deferred, shape: Shape) -> Tensor:
+        """A new constant of whole numbers, whose elements are computed where they are read."""
+        ones = np.ones((1,) * len(shape), np.float32)
+        tensor = Tensor(next(self._ids), "", shape, data=data, scale=ones)
         self.tensors.append(tensor)
         return tensor
 

@@ -177,6 +177,35 @@ def _wrap(dtype: type[np.signedinteger[Any] | np.unsignedinteger[Any]]) -> Calla
     return lambda x: np.asarray(x.astype(np.int64).astype(dtype), np.float64)
 
 
+def _joined(low: Array, high: Array) -> Array:
+    return np.asarray(low.astype(np.int64) + 256 * high.astype(np.int64))
+
+
+def _scaled_shift(x: Array, multiplier: Array | int, bits: Array | int) -> Array:
+    """``x * multiplier / 2**bits``, halves rounded up."""
+    x, multiplier, bits = (np.asarray(n, np.int64) for n in (x, multiplier, bits))
+    return np.asarray((x * multiplier + (np.int64(1) << bits >> 1)) >> bits)
+
+
+def _rounding_shift(x: Array, bits: Array | int) -> Array:
+    """``x / 2**bits``, halves rounded away from zero."""
+    x, bits = (np.asarray(n, np.int64) for n in (x, bits))
+    return np.asarray((x + (np.int64(1) << bits >> 1) + (x >> 63) * np.minimum(bits, 1)) >> bits)
+
+
+def _reciprocal_place(total: Array) -> Array:
+    """The bits after the first of a sum of exponentials, from 0 to 2^16 - 1: where SOFTMAX looks up its reciprocal."""
+    zeros = 31 - np.floor(np.log2(np.maximum(total, 1))).astype(np.int64)
+    place = (total.astype(np.int64) << zeros - 1) + (1 << 13) >> 14
+    return np.asarray(np.clip(place - (1 << 16), 0, (1 << 16) - 1))
+
+
+def _softmax_quotient(x: Array, reciprocal: Array, total: Array) -> Array:
+    """An exponential by the reciprocal of their sum's bits, shifted by the place of the first."""
+    bits = np.floor(np.log2(np.maximum(total, 1))).astype(np.int64)
+    return np.asarray(np.clip(_scaled_shift(x, reciprocal, bits), 0, (1 << 15) - 1))
+
+
 FUNCTIONS: dict[str, EpilogueFunction] = {
     "add": EpilogueFunction(np.add, True),
     "sub": EpilogueFunction(np.subtract, True),
@@ -254,6 +283,15 @@ FUNCTIONS: dict[str, EpilogueFunction] = {
     "round_to_grid": EpilogueFunction(_quantize, False, "int"),
     "fake_quantize": EpilogueFunction(_fake_quantize, False),
     "requantize": EpilogueFunction(_requantize, False),
+    # In whole numbers, as LiteRT's kernels of 16 bits compute.
+    "steps": EpilogueFunction(lambda x, scale: half_away(x / scale), True),
+    "higher_byte": EpilogueFunction(lambda x: np.floor(x / 256), True),
+    "lower_byte": EpilogueFunction(lambda x: np.mod(x, 256), True),
+    "joined": EpilogueFunction(_joined, True, "long"),
+    "scaled_shift": EpilogueFunction(_scaled_shift, False),
+    "rounding_shift": EpilogueFunction(_rounding_shift, True),
+    "reciprocal_place": EpilogueFunction(_reciprocal_place, False),
+    "softmax_quotient": EpilogueFunction(_softmax_quotient, False),
 }
 
 # In what numpy computes for vectors on the device: floats in double, integers with the wrap-around of their vectors.

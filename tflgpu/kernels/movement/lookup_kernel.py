@@ -1,4 +1,4 @@
-"""The kernel of functions that TFLite evaluates in a table."""
+"""The kernel of functions of 16 bits, whose results are a table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.items import ItemParameters, item_kernel
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.ops.arithmetic.lookup import Lookup
+from tflgpu.ops.sixteen_bits.lookup import Lookup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +17,7 @@ class LookupParameters(ItemParameters, template="movement/lookup", stores_once=T
 
     src: Argument
     scale: float
-    zero: float
+    least: float
     dirty: bool = True
 
 
@@ -25,6 +25,6 @@ class LookupParameters(ItemParameters, template="movement/lookup", stores_once=T
 def lookup_kernel(request: Request) -> Kernel:
     """A work-item computes a vec4 of the output."""
     attributes, source = request.attributes(Lookup), request.operand("src", 0)
-    parameters = LookupParameters(src=source, scale=attributes.scale, zero=attributes.zero)
+    parameters = LookupParameters(src=source, scale=attributes.scale, least=attributes.least)
     arguments = source, request.operand("table", 1)
     return item_kernel(request, parameters, arguments, 40, value_type="int")

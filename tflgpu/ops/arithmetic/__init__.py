@@ -6,7 +6,6 @@ from tflgpu.ops.arithmetic import (  # noqa: F401 - they fill the registry
     audio,
     elementwise,
     logic,
-    lookup,
     matmul,
     normalization,
     reduction,

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tflgpu.graph.ir import EpilogueOp, Tensor, Value, broadcasts_to
-from tflgpu.ops.arithmetic.lookup import TABULATED, lookup_node
 from tflgpu.ops.checks import sign_check, zero_check
 from tflgpu.ops.declaration import FLOATS, MANY, Check, Emitter, Site, declare, operands_of
 
@@ -132,15 +131,8 @@ def map_inputs(site: Site, emit: Emitter) -> Tensor:
     return map_node(site, emit, function, [site.input(i) for i in range(len(site.inputs))])
 
 
-def _unary(site: Site, emit: Emitter) -> Tensor:
-    grid, result = site.input_grids[0], site.output_grids[0]
-    if site.code in TABULATED and grid and result and grid.dtype == result.dtype == "int16":
-        return lookup_node(emit, site.input(0), grid, result, TABULATED[site.code])
-    return map_inputs(site, emit)
-
-
 for _code, _most in UNARY.items():
-    declare(_code, versions=_most, inputs=1, types=FLOATS | OTHER_TYPES.get(_code, frozenset()))(_unary)
+    declare(_code, versions=_most, inputs=1, types=FLOATS | OTHER_TYPES.get(_code, frozenset()))(map_inputs)
 
 for _code, _most in BINARY.items():
     _types = FLOATS | OTHER_TYPES.get(_code, frozenset())

@@ -99,7 +99,7 @@ def _reduced_shape(site: Site, axes: Collection[int]) -> Shape:
     return tuple(d for i, d in shape if i not in axes)
 
 
-def _axes(site: Site) -> tuple[int, ...] | None:
+def reduction_axes(site: Site) -> tuple[int, ...] | None:
     """The axes to reduce over, sorted; None if they are unknown, or if one is not an axis of the input.
 
     Axes that are computed at run time are known if there are none, or as many as the input has: TensorFlow does not
@@ -113,7 +113,7 @@ def _axes(site: Site) -> tuple[int, ...] | None:
 
 
 def _reasons(site: Site) -> Iterator[str]:
-    shape, axes, function = site.input(0).shape, _axes(site), REDUCERS[site.code]
+    shape, axes, function = site.input(0).shape, reduction_axes(site), REDUCERS[site.code]
     if axes is None and site.constant(1) is None:
         yield "its axes (input 1) are computed at run time"
     elif axes is None:
@@ -125,7 +125,7 @@ def _reasons(site: Site) -> Iterator[str]:
 
 
 def _reduction(site: Site, emit: Emitter) -> Tensor:
-    x, axes, function = site.input(0), judged(_axes(site)), REDUCERS[site.code]
+    x, axes, function = site.input(0), judged(reduction_axes(site)), REDUCERS[site.code]
     shape = _reduced_shape(site, axes)
     if x.size == 0:
         return emit.constant(np.full(shape, OF_NOTHING[function](np.dtype(x.dtype)), x.dtype))

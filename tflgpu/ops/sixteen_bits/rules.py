@@ -1,0 +1,96 @@
+"""Which operators have a rule, and what all rules need: multipliers of fixed point, and epilogues in whole numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import numpy as np
+
+from tflgpu.graph.ir import Array, EpilogueOp, Operand, Tensor, Value
+from tflgpu.model.quantization import Grid
+from tflgpu.ops.declaration import Emitter, Site
+from tflgpu.ops.epilogue_ops import half_away
+
+# Gives the result, on its grid, or None before it has emitted anything where LiteRT has no kernel of integers for it.
+Rule = Callable[[Site, Emitter], Tensor | None]
+
+RULES: dict[str, Rule] = {}
+
+BITS = 31  # after the binary point of a multiplier
+
+# The limits of fused activations as numbers, by the schema's ActivationFunctionType; infinite ones are the grid's.
+ACTIVATION_LIMITS = {0: (-np.inf, np.inf), 1: (0.0, np.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
+
+
+def rule(*codes: str) -> Callable[[Rule], Rule]:
+    """Register the decorated function as the rule of these operators."""
+
+    def register(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(codes, function))
+        return function
+
+    return register
+
+
+def rule_for(site: Site, missing_types: Collection[str]) -> Rule | None:
+    """The rule of an operator of 16-bit grids, if there is one, and the device has the integers that it needs."""
+    grids = [site.input_grids[0], *site.output_grids]
+    is_whole = len(site.output_grids) == 1 and all(grid is not None and grid.dtype == "int16" for grid in grids[1:])
+    is_known = site.options.get("fused_activation_function", 0) in ACTIVATION_LIMITS
+    return RULES.get(site.code) if is_whole and is_known and "int64" not in missing_types else None
+
+
+def is_symmetric(grid: Grid | None) -> bool:
+    """Whether a grid is one of 16 bits around 0, as LiteRT's kernels of layers ask for."""
+    return grid is not None and grid.dtype == "int16" and grid.zero == 0
+
+
+def fixed_point(real: Array) -> tuple[Array, Array]:
+    """Multipliers from half of 2^31 to 2^31, and the powers of two by which that is multiplied."""
+    fraction, exponent = np.frexp(real)
+    multiplier = half_away(fraction * 2.0**BITS).astype(np.int64)
+    is_one = multiplier == 1 << BITS
+    multiplier, exponent = np.where(is_one, multiplier // 2, multiplier), exponent + is_one
+    return np.where(exponent < -BITS, 0, multiplier), np.where(exponent < -BITS, 0, exponent).astype(np.int64)
+
+
+class Steps:
+    """An epilogue in the making, whose values are whole numbers of steps of grids, as 64-bit integers."""
+
+    def __init__(self) -> None:
+        self.ops: list[EpilogueOp] = []
+
+    def op(self, function: str, operands: tuple[Operand, ...], *parameters: float) -> Value:
+        """One more op; returns its value."""
+        self.ops.append(EpilogueOp(function, operands, parameters))
+        return Value(len(self.ops))
+
+    def of(self, operand: Operand, grid: Grid) -> Value:
+        """How many steps of the grid a float is away from its zero point."""
+        return self.op("to_long", (self.op("steps", (operand,), grid.scale),))
+
+    def rescaled(self, value: Value, real: float, *, sign: int = 1, left: int = 0) -> Value:
+        """``value * 2**left * real``, where LiteRT quantizes the multiplier."""
+        multiplier, exponent = (int(n) for n in fixed_point(np.array(real)))
+        return self.multiplied(value, sign * multiplier << left, exponent)
+
+    def multiplied(self, value: Value, multiplier: int, exponent: int) -> Value:
+        """``value * multiplier * 2**(exponent - 31)``, rounded twice: halves up, and then away from zero."""
+        value = self.op("scaled_shift", (value,), multiplier << max(exponent, 0), BITS)
+        return self.op("rounding_shift", (value,), -exponent) if exponent < 0 else value
+
+    def stored(self, value: Value, grid: Grid, activation: int) -> tuple[EpilogueOp, ...]:
+        """The epilogue that ends with the float of steps, within the limits of the grid and of an activation."""
+        bounded = self.op("clamp", (value,), *(int(n) for n in self.limits(grid, activation)))
+        self.op("dequantize", (bounded,), grid.scale, 0.0)
+        return tuple(self.ops)
+
+    @staticmethod
+    def limits(grid: Grid, activation: int) -> tuple[float, float]:
+        """The least and the greatest number of steps from the zero point."""
+        low, high = (limit - grid.zero for limit in grid.limits)
+        for limit in ACTIVATION_LIMITS[activation]:
+            if np.isfinite(limit):
+                step = float(half_away(np.array(limit, np.float32) / np.float32(grid.scale)))
+                low, high = (max(low, step), high) if limit <= 0 else (low, min(high, step))
+        return low, high
