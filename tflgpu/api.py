@@ -21,7 +21,7 @@ from tflgpu.errors import CacheMissError, DeviceError, DeviceWarning, FallbackWa
 from tflgpu.graph.layout import Shape
 from tflgpu.measure.device_model import planned_target
 from tflgpu.model.model_source import ModelContent, ModelSource
-from tflgpu.model.tensor_info import Interface, TensorInfo
+from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.options import Options, Shapes, check_options
 from tflgpu.report.profile import Profile
 from tflgpu.report.report import Report
@@ -40,6 +40,7 @@ from tflgpu.runtime.signatures import Family, Signatures
 from tflgpu.runtime.submission import Submission
 
 if TYPE_CHECKING:
+    from tflgpu.frontend.frontend import Frontend
     from tflgpu.measure.half_check import HalfCheck
     from tflgpu.model.metadata.declarations import ModelMetadata
     from tflgpu.report.table import Table
@@ -96,8 +97,8 @@ def inspect(model: ModelSource, options: Options | None = None) -> Report:
         return inspect_model(content.bytes, check_options(options))
 
 
-def interface_of(model: ModelSource, options: Options) -> tuple[Interface, Interface] | None:
-    """A model's inputs and outputs as :func:`compile` would make them; None if LiteRT has to try a part of it first.
+def lowered_model(model: ModelSource, options: Options) -> Frontend | None:
+    """A model as :func:`compile` would lower it; None if LiteRT has to try a part of it first.
 
     Nothing is compiled. Raises what :func:`compile` does of a model, its operators and the device.
     """
@@ -107,7 +108,7 @@ def interface_of(model: ModelSource, options: Options) -> tuple[Interface, Inter
     with content.naming_file(), Using():
         target = choose(options.device, options.threads).target(options)
         frontend = lower_file(content.bytes, options, target.missing_types)
-        return frontend.interface() if all(p.on_device for p in frontend.partitions()) else None
+        return frontend if all(p.on_device for p in frontend.partitions()) else None
 
 
 class CompiledModel:

@@ -51,7 +51,10 @@ class TflgpuError(RuntimeError):
 
 
 class ModelError(TflgpuError):
-    """The bytes are not a TensorFlow Lite model, or the model contradicts itself."""
+    """A file is no TensorFlow Lite model, contradicts itself, or has changed since it was read.
+
+    Also: the tokenizer or the prompt template of a language model fails.
+    """
 
 
 class UnsupportedError(TflgpuError):
@@ -69,7 +72,7 @@ class UnsupportedError(TflgpuError):
 
 
 class DeviceError(TflgpuError):
-    """No OpenCL device fits the request, or the device reported a failure."""
+    """No OpenCL device fits the request, memory does not suffice, or a run on the device fails."""
 
 
 class BuildError(TflgpuError):
@@ -138,7 +141,10 @@ class CacheDirectoryError(TflgpuError):
 
 
 class BundleError(TflgpuError):
-    """A bundle is not one that ``Options.cache_files`` accepts by its key or digest; nothing of it is used."""
+    """A bundle is not one that ``Options.cache_files`` accepts by its key or digest, or a signature cannot be checked.
+
+    Nothing of it is used.
+    """
 
 
 class CacheWarning(UserWarning):

@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": FACTS | {"artifact", "driver_advice", "fallback", "graph", "model", "processes", "report"},
     "compiler": PLANNING | {"artifact", "codegen", "fallback", "frontend", "report"},
     "measure": PLANNING | {"artifact", "codegen", "compiler", "fallback", "frontend", "report", "runtime"},
-    "api": FACTS | {"artifact", "checking", "compiler", "graph", "measure", "model", "report", "runtime"},
+    "api": FACTS | {"artifact", "checking", "compiler", "frontend", "graph", "measure", "model", "report", "runtime"},
     "inputs": {"errors", "model"},
     "evaluate": {"api", "artifact", "errors", "fallback", "inputs", "model", "options", "report", "version"},
     "batch": {"api", "artifact", "errors", "evaluate", "inputs", "model", "options", "runtime"},

@@ -16,7 +16,10 @@ from tests.frontend.stateful_models import delay
 from tests.quick import on_first_runtime
 from tests.safety.models import scaled
 from tests.support.models import Builder
+from tflgpu.api import lowered_model
+from tflgpu.frontend.independent_rows import has_same_rows
 from tflgpu.interpreter import subgraph_tensors
+from tflgpu.interpreter.row_pieces import RowPieces
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
 EITHER = [pytest.param(LiteRT, id="litert"), pytest.param(tflgpu.Interpreter, id="tflgpu")]
@@ -202,6 +205,88 @@ def test_only_shapes_that_run_are_compiled(tmp_path: Path, caplog: pytest.LogCap
         interpreter.invoke()
     assert caplog.text.count("planning") == 1
     assert (interpreter.get_tensor(result["index"]) == 2).all()
+
+
+def row_by_row(batch: int) -> bytes:
+    builder = Builder()
+    x = builder.input((batch, 4, 4, 8), name="x")
+    weights = np.random.default_rng(0).normal(size=(8, 1, 1, 8)).astype(np.float32)
+    given = [x, builder.constant(weights), builder.constant(np.ones(8, np.float32))]
+    y = builder.add("CONV_2D", given, (batch, 4, 4, 8), padding="SAME", stride_h=1, stride_w=1)
+    y = builder.add("MEAN", [y, builder.ints([1, 2])], (batch, 8), keep_dims=False)
+    return builder.finish([builder.add("SOFTMAX", [y], (batch, 8), beta=1.0)])
+
+
+def across_rows(batch: int) -> bytes:
+    builder = Builder()
+    x = builder.input((batch, 4, 4, 8), name="x")
+    mean = builder.add("MEAN", [x, builder.ints([0])], (1, 4, 4, 8), keep_dims=True)
+    return builder.finish([builder.add("SUB", [x, mean], (batch, 4, 4, 8))])
+
+
+def reversed_rows(batch: int) -> bytes:
+    builder = Builder()
+    x = builder.input((batch, 4, 4, 8), name="x")
+    return builder.finish([builder.add("REVERSE_V2", [x, builder.ints([0])], (batch, 4, 4, 8))])
+
+
+@pytest.mark.parametrize(("build", "compilations"), [(row_by_row, 1), (across_rows, 5), (reversed_rows, 5)])
+def test_another_number_of_rows_needs_no_program_of_its_own(
+    build: Callable[[int], bytes], compilations: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = build(4)
+    options = tflgpu.Options(precision="fp32", cache="off")
+    ours, theirs = tflgpu.Interpreter(model_content=data, options=options), LiteRT(model_content=data)
+    caplog.set_level(logging.INFO)
+
+    def answers(rows: int) -> None:
+        x = np.random.default_rng(rows).normal(size=(rows, 4, 4, 8)).astype(np.float32)
+        results = []
+        for interpreter in (ours, theirs):
+            interpreter.resize_tensor_input(0, x.shape)
+            interpreter.allocate_tensors()
+            interpreter.set_tensor(0, x)
+            interpreter.invoke()
+            results.append(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]))
+        np.testing.assert_allclose(*results, rtol=1e-5, atol=1e-6)
+
+    for rows in (4, 3, 4, 1, 9, 4):
+        answers(rows)
+    assert caplog.text.count("planning") == compilations
+    monkeypatch.setattr(RowPieces, "is_worthwhile", False)  # they have taken too long
+    answers(3)
+    answers(3)
+    assert caplog.text.count("planning") == compilations + 1
+
+
+def accumulated_rows(batch: int) -> bytes:
+    builder = Builder()
+    x = builder.input((batch, 4), name="x")
+    return builder.finish([builder.add("CUMSUM", [x, builder.constant(np.int32(0))], (batch, 4))])
+
+
+def chosen_rows(batch: int) -> bytes:
+    builder = Builder()
+    x, rows = builder.input((batch, 4), name="x"), builder.input((batch,), "int32", name="rows")
+    return builder.finish([builder.add("GATHER", [x, rows], (batch, 4))])
+
+
+def embedded_rows(batch: int) -> bytes:
+    builder = Builder()
+    table = builder.constant(np.arange(40, dtype=np.float32).reshape(10, 4))
+    return builder.finish([builder.add("GATHER", [table, builder.input((batch, 3), "int32")], (batch, 3, 4))])
+
+
+@pytest.mark.parametrize(
+    ("build", "independent"),
+    [(row_by_row, True), (embedded_rows, True)]
+    + [(build, False) for build in (across_rows, reversed_rows, accumulated_rows, chosen_rows)],
+)
+def test_rows_are_independent(build: Callable[[int], bytes], independent: bool) -> None:
+    options = [tflgpu.Options(shapes=tflgpu.Shapes(batch=batch)) for batch in (5, 3)]
+    one, other = (lowered_model(build(5), each) for each in options)
+    assert one and other
+    assert has_same_rows(one.lowered, other.lowered) == independent
 
 
 def test_too_large_a_shape_is_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

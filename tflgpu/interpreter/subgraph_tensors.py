@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tflgpu.api import CompiledModel, compile, compile_beside, interface_of
+from tflgpu.api import CompiledModel, compile, compile_beside, lowered_model
 from tflgpu.checking.option_fields import whole_number
 from tflgpu.errors import CacheMissError, DeviceError
 from tflgpu.graph.layout import Shape
+from tflgpu.interpreter.row_pieces import RowPieces
 from tflgpu.model.tensor_details import tensor_details
 from tflgpu.options import Options, Shapes
 
 if TYPE_CHECKING:
     from tflgpu.frontend.entry_point import EntryPoint
+    from tflgpu.frontend.frontend import Frontend
     from tflgpu.model.model import FileTensor
-    from tflgpu.model.tensor_info import Interface
 
 Array = NDArray[Any]
 
@@ -46,9 +47,9 @@ class SignatureCompiler:
         except CacheMissError:
             return None
 
-    def interface(self, options: Options) -> tuple[Interface, Interface] | None:
-        """What :func:`tflgpu.api.interface_of` says of the signature."""
-        return interface_of(self._source, options)
+    def lowered(self, options: Options) -> Frontend | None:
+        """What :func:`tflgpu.api.lowered_model` says of the signature."""
+        return lowered_model(self._source, options)
 
     def compile(self, options: Options) -> CompiledModel:
         """Compile a signature, with the weights of the one that was compiled first, as long as that lives."""
@@ -59,6 +60,15 @@ class SignatureCompiler:
         if first is None:
             self._first = ref(compiled)
         return compiled
+
+
+class Former(NamedTuple):
+    """The model of shapes that were allocated before, which stays as long as one more."""
+
+    shapes: Mapping[str, Shape]
+    model: CompiledModel
+    options: Options
+    lowered: Frontend | None
 
 
 class SubgraphTensors:
@@ -79,6 +89,9 @@ class SubgraphTensors:
         self._compiled: CompiledModel | None = None  # None also until the first result of these shapes is asked for
         self._chosen = options  # for the shapes that were allocated
         self._allocated_shapes: Mapping[str, Shape] | None = None
+        self._lowered: Frontend | None = None  # for these shapes, if they were not in the cache
+        self._former: Former | None = None  # of the shapes before
+        self._pieces: RowPieces | None = None  # what runs these shapes as long as they are not compiled
         self._is_ready = False  # False before allocate, and again after a resize
         self._values: dict[int, Array] = {}  # of the inputs, of what the last run computed, and of what was set since
 
@@ -134,16 +147,18 @@ class SubgraphTensors:
         if shapes != self._allocated_shapes:
             # The file's own shapes are not an option: so the cache finds the model.
             as_declared = shapes == {name: tensor.shape for name, tensor in self._entry.inputs}
-            self._compiled = self._allocated_shapes = None
+            again = self._exchange_former(shapes)
             with self._preparing(shapes):
-                self._chosen = self._options if as_declared else replace(self._options, shapes=Shapes(inputs=shapes))
-                self._compiled = self._compiler.known(self._chosen)
-                known = None if self._compiled else self._compiler.interface(self._chosen)
-                if known is None:
+                if not again:
+                    sizes = self._options if as_declared else replace(self._options, shapes=Shapes(inputs=shapes))
+                    self._chosen, self._compiled = sizes, self._compiler.known(sizes)
+                    self._lowered = None if self._compiled else self._compiler.lowered(sizes)
+                if self._compiled is None and self._lowered is not None:
+                    interface = self._lowered.interface()
+                    sides = [info.shape for _, info in interface[0]], [info.shape for _, info in interface[1]]
+                else:
                     compiled = self._model()
                     sides = [info.shape for info in compiled.inputs], [info.shape for info in compiled.outputs]
-                else:
-                    sides = [info.shape for _, info in known[0]], [info.shape for _, info in known[1]]
                 self._values = {
                     tensor.index: _first_value(tensor, shape)
                     for named, found in zip((self._entry.inputs, self._entry.outputs), sides, strict=True)
@@ -151,6 +166,31 @@ class SubgraphTensors:
                 }
             self._allocated_shapes = shapes
         self._is_ready = True
+
+    def _exchange_former(self, shapes: Mapping[str, Shape]) -> bool:
+        """Keep what is compiled as the former model. Returns whether that of before has the new shapes; it is taken."""
+        former = self._former
+        if self._compiled is not None and self._allocated_shapes is not None:
+            self._former = Former(self._allocated_shapes, self._compiled, self._chosen, self._lowered)
+        self._compiled = self._allocated_shapes = self._lowered = self._pieces = None
+        if former is None or former.shapes != shapes:
+            return False
+        _, self._compiled, self._chosen, self._lowered = former
+        self._compiled.reset_state()
+        return True
+
+    def _in_pieces(self) -> RowPieces | None:
+        """What runs the allocated shapes by the former model, if they differ from its in the number of rows alone."""
+        former, lowered = self._former, self._lowered
+        if self._pieces is None and former is not None and lowered is not None:
+            from tflgpu.frontend.independent_rows import has_same_rows
+
+            before = former.lowered or self._compiler.lowered(former.options)
+            if before is not None and has_same_rows(before.lowered, lowered.lowered):
+                self._pieces = RowPieces(former.model)
+            else:
+                self._lowered = None  # not to be looked for again
+        return self._pieces if self._pieces is not None and self._pieces.is_worthwhile else None
 
     def _model(self) -> CompiledModel:
         """The model for the shapes that were allocated, which the first result needs."""
@@ -173,13 +213,14 @@ class SubgraphTensors:
         """Run the subgraph. Raises RuntimeError before :meth:`allocate`, and if the run fails; DeviceError is one."""
         if not self._is_ready or self._allocated_shapes is None:
             raise RuntimeError("Invoke called on model that is not ready.")
-        values, compiled = self._values, self._compiled
-        if compiled is None:
+        values = self._values
+        runs: CompiledModel | RowPieces | None = self._compiled
+        if runs is None:
             with self._preparing(self._allocated_shapes):
-                compiled = self._model()
+                runs = self._in_pieces() or self._model()
         given = [values[index] for index in self._input_indices]
         try:
-            results = compiled.run(given)
+            results = runs.run(given)
         except ValueError as error:
             raise RuntimeError(f"the model cannot run on these inputs: {error}") from error
         except MemoryError as error:

@@ -1,0 +1,41 @@
+"""A batch that runs in pieces of the rows that a compiled model takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.api import CompiledModel
+
+Array = NDArray[Any]
+
+
+class RowPieces:
+    """Runs of a compiled model for another number of rows, until they have taken as long as compiling takes.
+
+    From then on a program for these rows is worthwhile. So this takes at most twice the time that it would take if the
+    future were known, and a batch that comes once, such as the last one of a data set, is not compiled for.
+    """
+
+    def __init__(self, model: CompiledModel) -> None:
+        self._model = model
+        self._seconds_left = sum(model.seconds.values())
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether to compile would be slower."""
+        return self._seconds_left > 0
+
+    def run(self, inputs: Sequence[Array]) -> dict[str, Array]:
+        """The outputs by name. The last piece is filled up with its last row."""
+        begun = perf_counter()
+        rows, size = len(inputs[0]), self._model.inputs[0].shape[0]
+        places = [np.minimum(np.arange(first, first + size), rows - 1) for first in range(0, rows, size)]
+        results = [self._model.run([array[place] for array in inputs]) for place in places]
+        joined = {name: np.concatenate([each[name] for each in results])[:rows] for name in results[0]}
+        self._seconds_left -= perf_counter() - begun
+        return joined
