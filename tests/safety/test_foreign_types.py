@@ -24,9 +24,12 @@ def with_input(dtype: str, *, read: bool) -> bytes:
 
 @pytest.mark.parametrize("read", [False, True])
 @pytest.mark.parametrize("dtype", ["string", "int4", "bfloat16", "resource", "variant"])
-def test_inputs_that_no_array_can_hold_are_refused(dtype: str, read: bool) -> None:
+def test_inputs_that_no_array_can_hold_are_refused_where_something_reads_them(dtype: str, read: bool) -> None:
     model = with_input(dtype, read=read)
-    with pytest.raises(tflgpu.UnsupportedError, match=f"input 's' has element type {dtype}, which numpy"):
+    if read:
+        with pytest.raises(tflgpu.UnsupportedError, match=f"input 's' has element type {dtype}, which numpy"):
+            compile_model(model, tflgpu.Options(), CPU)
+    else:
         compile_model(model, tflgpu.Options(), CPU)
     assert [info.dtype for info in tflgpu.inspect(model).model.inputs] == ["float32", dtype]
     details = tflgpu.Interpreter(model_content=model).get_input_details()
