@@ -156,6 +156,8 @@ def unsorted_segments(net: Net, name: str) -> Tensor:
         _numbers(net, (*leading, *rest), dtype) if name != "PROD" else net.factors((*leading, *rest)).astype(dtype)
     )
     ids = net.rng.integers(-1, count, leading).astype(np.int32)
+    if dtype == "float32" and name in ("MAX", "MIN"):  # the float of an empty one leaves none for what comes after it
+        count, ids = 1, np.zeros(leading, np.int32)
     value = np.full((count, *rest), empty[dtype == "int32"], x.value.dtype)
     for place in np.ndindex(*leading):
         if ids[place] >= 0:
