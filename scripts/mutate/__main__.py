@@ -4,8 +4,9 @@ Plants small faults in Python and in templates, one at a time, in a copy of the 
 the changed line, the fastest ones first. Prints each mutant that no test sees as a diff. A survivor is a test that is
 missing, or changes no behaviour: then it is a row of ``equivalents.csv`` with the reason.
 
-``python -m scripts.mutate --record TESTS...`` runs tests, and notes the lines and templates that each uses in files
-that begin with MAP. Without such a note tests are chosen by the names of packages and modules.
+``python -m scripts.mutate --record TESTS...`` runs tests with these arguments of pytest, and notes the lines and
+templates that each uses, in files that begin with MAP. Tests that were not recorded are chosen by the names of packages
+and modules, and run after those that were, while there is time. ``--seconds`` is that time.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def main(options: argparse.Namespace) -> int:
     with Copy() as copy:
         for number, mutant in enumerate(chosen, 1):
             source = copy.source(mutant.file)
-            tests = known.tests_of(mutant, source, options.seconds / 2) or tests_by_name(mutant)
+            tests = [*known.tests_of(mutant, source, options.seconds / 2), *tests_by_name(mutant)]
             outcome = copy.try_out(mutant, tests, options.seconds)
             counts[outcome.kind] += 1
             place = f"{mutant.file}:{mutant.line(source)}"
@@ -105,7 +106,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--seconds", type=float, default=60, help="processor time for the tests of each")
     parser.add_argument("--folders", nargs="+", default=FOLDERS, help="where to draw from without --changed")
-    parser.add_argument("--record", nargs="+", metavar="TESTS", help="note what these tests use")
+    parser.add_argument("--record", nargs=argparse.REMAINDER, metavar="TESTS", help="arguments of pytest")
     return parser.parse_args()
 
 

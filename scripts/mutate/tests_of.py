@@ -1,4 +1,4 @@
-"""Which tests may see a mutant: those that were recorded on its line, else those of its package."""
+"""Which tests may see a mutant: those that were recorded on its line, then those of its package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import jinja2.meta
 
 from scripts.mutate.mutant import ROOT, Mutant
 
-# Folders of tests by how the names of files begin, for what no recorded test uses.
+# Folders of tests by how the names of files begin.
 FOLDERS = {
     "tflgpu/passes": ("tests/graph", "tests/kernels"),
     "tflgpu/codegen": ("tests/kernels/test_shared_functions.py", "tests/runtime/claiming", "tests/runtime/persistent"),
@@ -77,10 +77,12 @@ def tests_by_name(mutant: Mutant) -> list[str]:
     """Modules of tests that name the mutant's module or template, then the folder of its package."""
     path = Path(mutant.file)
     stem = path.name.split(".")[0]
-    named = mutant.file.removesuffix(".py").replace("/", ".") if path.suffix == ".py" else stem
-    word = re.compile(rf"\b{re.escape(named)}\b|import .*\b{re.escape(stem)}\b")
+    called = mutant.file.removesuffix(".py").replace("/", ".") if path.suffix == ".py" else stem
+    kernel = "_".join(Path(mutant.file).with_name(stem).parts[1:])  # as generated functions are named
+    word = re.compile(rf"\b{re.escape(called)}\b|import .*\b{re.escape(stem)}\b|\b{kernel}")
     modules = sorted((ROOT / "tests").rglob("test_*.py"))
-    found = [str(each.relative_to(ROOT)) for each in modules if word.search(each.read_text())]
+    named = {str(each.relative_to(ROOT)): len(word.findall(each.read_text())) for each in modules}
+    found = sorted((name for name, times in named.items() if times), key=lambda name: -named[name])
     folders = next((own for begin, own in FOLDERS.items() if mutant.file.startswith(begin)), None)
     if folders is None:
         own = Path("tests", *path.parts[1:-1])
