@@ -95,6 +95,7 @@ WITHOUT_DEVICE = (
     "tests/plan/test_gpu_generations.py",
     "tests/plan/test_group_sizes.py",
     "tests/plan/test_large_sums.py",
+    "tests/plan/test_orders.py",
     "tests/plan/test_planned_limits.py",
     "tests/plan/test_program_parts.py",
     "tests/plan/test_stored_grids.py",

@@ -90,7 +90,7 @@ def main(options: argparse.Namespace) -> int:
             counts[outcome.kind] += 1
             place = f"{mutant.file}:{mutant.line(source)}"
             print(
-                f"{number} {outcome.kind:8} {outcome.seconds:5.0f} s  {place} ({mutant.rule}) {outcome.by}", flush=True
+                f"{number} {outcome.kind:10} {outcome.seconds:5.0f} s  {place} ({mutant.rule}) {outcome.by}", flush=True
             )
             if outcome.kind in ("survived", "untested"):
                 print(mutant.diff(source), flush=True)

@@ -74,7 +74,7 @@ def _with_referenced(template: str) -> tuple[str, ...]:
 
 
 def tests_by_name(mutant: Mutant) -> list[str]:
-    """Modules of tests that name the mutant's module or template, then the folder of its package."""
+    """Modules of tests that have its name or name it, those that do so most often first, then its package's folder."""
     path = Path(mutant.file)
     stem = path.name.split(".")[0]
     called = mutant.file.removesuffix(".py").replace("/", ".") if path.suffix == ".py" else stem
@@ -82,6 +82,8 @@ def tests_by_name(mutant: Mutant) -> list[str]:
     word = re.compile(rf"\b{re.escape(called)}\b|import .*\b{re.escape(stem)}\b|\b{kernel}")
     modules = sorted((ROOT / "tests").rglob("test_*.py"))
     named = {str(each.relative_to(ROOT)): len(word.findall(each.read_text())) for each in modules}
+    for name in named:
+        named[name] += 1000 * Path(name).name.startswith(f"test_{stem.removesuffix('_kernels')}")
     found = sorted((name for name, times in named.items() if times), key=lambda name: -named[name])
     folders = next((own for begin, own in FOLDERS.items() if mutant.file.startswith(begin)), None)
     if folders is None:

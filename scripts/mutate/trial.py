@@ -22,9 +22,12 @@ NO_TESTS = 5  # pytest's exit code
 
 
 class Outcome(NamedTuple):
-    """What came of a mutant. by: the test that failed, where there is one. seconds: of processor time."""
+    """What came of a mutant. by: the test that failed, where there is one. seconds: of processor time.
 
-    kind: Literal["caught", "late", "survived", "untested"]
+    A mutant with which tests do not end is caught, too; with which the machine was too busy, it is not judged.
+    """
+
+    kind: Literal["caught", "survived", "untested", "not judged"]
     by: str = ""
     seconds: float = 0.0
 
@@ -91,7 +94,7 @@ class Copy:
             try:
                 code = process.wait(end - monotonic())
             except subprocess.TimeoutExpired:
-                code = -signal.SIGXCPU
+                return Outcome("not judged")
             finally:
                 with suppress(ProcessLookupError):  # also what tests have started
                     os.killpg(process.pid, signal.SIGKILL)
@@ -105,7 +108,7 @@ class Copy:
         if code == NO_TESTS:
             return Outcome("untested", seconds=taken)
         if code in (-signal.SIGXCPU, -signal.SIGKILL):
-            return Outcome("late", seconds=taken)
+            return Outcome("caught", "a test does not end", taken)
         return Outcome("caught", failed or (lines or [""])[-1], taken)
 
 

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import groupby
+from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tflgpu
 from tests.support.models import Builder
 from tests.support.planning import plan_of
 from tests.support.targets import H200
+from tflgpu.codegen.launch_calls import in_intervals
+from tflgpu.codegen.link import link
+from tflgpu.codegen.render import render
 from tflgpu.plan import planning
 from tflgpu.plan.barrier_intervals import Use, barrier_intervals, intervals
+from tflgpu.runtime.executors.launch_executor import LaunchExecutor
+from tflgpu.runtime.opencl.build import build
+from tflgpu.runtime.opencl.devices import choose
+from tflgpu.runtime.opencl.session import open_session
 
 USES = st.builds(
     lambda memory, begin, size, written: Use(memory, begin, begin + size, written),
@@ -56,6 +67,32 @@ def branches(number: int, length: int) -> bytes:
 def test_memory_that_tensors_share_delays_no_branch() -> None:
     found = Counter(barrier_intervals(plan_of(branches(5, 4), H200)))
     assert found == {0: 1, 1: 5, 2: 5, 3: 5, 4: 5}  # the first one copies the input
+
+
+@pytest.mark.quick(when=lambda model: model == "branches")
+@pytest.mark.parametrize("model", ["branches", "face_landmark"])
+def test_kernels_of_an_interval_run_in_any_order(model: str, device_name: str, request: pytest.FixtureRequest) -> None:
+    """Their launches one after another, in other orders than that of the plan, give the same bits."""
+    options = tflgpu.Options(
+        device=device_name, precision="fp32", execution=tflgpu.Execution(kernels="gpu", executor="persistent")
+    )
+    if model == "branches":
+        data = branches(5, 4)
+    else:
+        data = (request.getfixturevalue("shared") / "models" / f"{model}.tflite").read_bytes()
+    plan = plan_of(data, choose(device_name).target(options))
+    source, session, draw = render(plan), open_session(choose(device_name)), Random(0)
+    executable, (program, _) = link(plan, source.names), build(source.text, session)
+    launches = [executable.launches[number] for number in in_intervals(executable)]
+    intervals = [[*own] for _, own in groupby(launches, key=lambda launch: launch.interval)]
+    assert max(map(len, intervals)) > 1
+    random = np.random.default_rng(0)
+    inputs = [random.normal(size=binding.shape).astype(binding.dtype) for binding in executable.inputs]
+    expected = LaunchExecutor(executable, program, session).run(inputs)
+    for order in (lambda own: own[::-1], lambda own: draw.sample(own, len(own))):
+        shuffled = replace(executable, launches=tuple(launch for own in intervals for launch in order(own)))
+        for got, wanted in zip(LaunchExecutor(shuffled, program, session).run(inputs), expected, strict=True):
+            np.testing.assert_array_equal(got, wanted)
 
 
 def test_an_order_that_takes_many_launches_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
