@@ -4,14 +4,18 @@ Drivers do not survive a fork: their threads are missing in the child, and PoCL,
 process that was forked from one in which OpenCL was in use may not use it. One that was forked before may.
 
 Python ends daemon threads where they come back from C, which ends the process by SIGABRT if they come back through C++,
-as pyopencl and LiteRT are. So the end waits for threads that are inside, and lets no other thread in.
+as pyopencl and LiteRT are. And drivers take down what such a thread uses. So the end waits for threads that are inside,
+and lets no other thread in. To compile a large model on a busy machine takes minutes; a thread that is inside longer
+hangs, and then the process ends without the rest of its end.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import sys
 import weakref
+from contextlib import suppress
 from threading import get_ident, main_thread
 from time import monotonic, sleep
 from types import TracebackType
@@ -19,7 +23,9 @@ from types import TracebackType
 from tflgpu.errors import DeviceError
 
 # Seconds that the end of Python waits for other threads.
-PATIENCE = 30.0
+PATIENCE = 900.0
+
+HUNG = 1  # the exit code if they do not come out
 
 inside: list[int] = []  # the threads that use OpenCL, once for each ``with``
 
@@ -93,6 +99,12 @@ def _end() -> None:
     late = monotonic() + PATIENCE
     while set(inside) - {_ending} and monotonic() < late:
         sleep(1e-3)
+    if set(inside) - {_ending}:
+        with suppress(OSError, ValueError, AttributeError):  # there may be no such streams, or they are closed
+            print("tflgpu: a thread does not come back from a driver; the process ends without it", file=sys.stderr)
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(HUNG)
 
 
 def _forked() -> None:
