@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from scripts.pages.numerics import Corner, explanation, run_litert, run_tflgpu, sections
+from tflgpu.model.known_differences import KNOWN_DIFFERENCES, SHARED_BIAS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "numerics.md"
 
@@ -37,6 +38,16 @@ Some drivers compute without denormal numbers. Then these are zeros, as OpenCL a
 TABLE = "| operator | inputs | LiteRT, plain | reference | tflgpu | |\n|---|---|---|---|---|---|"
 
 
+QUANTIZED = """## Quantized operators
+
+Integers are LiteRT's, or one step from them where it rounds twice; those of 16-bit activations are the same. In these
+operators, where LiteRT's kernel sets agree, tflgpu stays nearer the exact answer. `tflgpu diff` says so of outputs that
+depend on one.
+
+| operator | where | LiteRT | tflgpu |
+|---|---|---|---|"""
+
+
 def rows(corners: Sequence[Corner]) -> Iterator[str]:
     for corner in corners:
         plain, reference = run_litert(corner, "plain"), run_litert(corner, "reference")
@@ -60,7 +71,13 @@ def page() -> str:
     parts = [HEAD]
     for title, corners in sections().items():
         parts.append("\n".join((f"## {title}\n", TABLE, *rows(corners), "")))
-    return "\n".join(parts)
+    return "\n".join((*parts, QUANTIZED, *quantized_rows(), ""))
+
+
+def quantized_rows() -> Iterator[str]:
+    """The operators of integers in which tflgpu does not follow LiteRT."""
+    for known in (*KNOWN_DIFFERENCES, SHARED_BIAS):
+        yield f"| {', '.join(known.codes)} | {known.where} | {known.litert} | {known.tflgpu} |"
 
 
 if __name__ == "__main__":

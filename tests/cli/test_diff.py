@@ -12,6 +12,7 @@ import tflgpu
 from tests.cli.command import MODEL, as_json, invoke, succeed
 from tests.support.models import Builder
 from tflgpu.evaluate.accuracy import Deviation
+from tflgpu.model.tensor_info import Quantization
 from tflgpu.model.writer import ModelBuilder
 
 
@@ -124,3 +125,28 @@ def test_two_quanta_pass() -> None:
     assert quantized.relative == pytest.approx(0.3)
     assert quantized.avg_error == pytest.approx(1.25)
     assert quantized.std_dev == pytest.approx(0.25)
+
+
+def joined_of_other_scales(path: Path) -> Path:
+    """A concatenation whose integers LiteRT copies, although they stand for other numbers; another output is a copy."""
+    builder, grids = ModelBuilder(), [Quantization((scale,), (0,)) for scale in (0.02, 0.05, 0.04)]
+    x, y = (builder.input((1, 6), "int16", quantization=grid) for grid in grids[:2])
+    copy = builder.tensor((6,), "int16", name="copy", quantization=grids[0])
+    joined = builder.tensor((1, 12), "int16", quantization=grids[2])
+    builder.op("RESHAPE", [x, builder.constant(np.array([6], np.int32))], [copy])
+    builder.op("CONCATENATION", [x, y], [joined], {"axis": 1})
+    result = builder.tensor((12,), "int16", name="result", quantization=grids[2])
+    builder.op("RESHAPE", [joined, builder.constant(np.array([12], np.int32))], [result])
+    path.write_bytes(builder.finish([copy, result]))
+    return path
+
+
+def test_diff_knows_where_litert_is_further_from_the_exact_answer(device: tflgpu.Device, tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert")
+    model = joined_of_other_scales(tmp_path / "joined.tflite")
+    found = as_json("diff", model, "--runs", 2)
+    copy, result = found["outputs"]
+    assert copy["passed"] and not copy["nearer"]
+    assert not result["passed"] and result["nearer"].startswith("operator 1 CONCATENATION (int16, inputs of other")
+    assert found["passed"]
+    assert "PASS every output is within 0.05 of its range, or nearer" in succeed("diff", model, "--runs", 1)

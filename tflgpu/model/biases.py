@@ -62,6 +62,13 @@ def biases_of_sums(subgraph: Subgraph) -> Mapping[int, FileTensor]:
     return {use.operator: use.in_sums for use in uses if use.bias.index not in believed}
 
 
+def biases_of_one_layer(subgraph: Subgraph) -> frozenset[int]:
+    """The operators whose bias has a written scale that is not theirs, but that of another layer with the same bias."""
+    uses = [*_uses(subgraph)]
+    believed = {use.bias.index for use in uses if use.is_as_written}
+    return frozenset(use.operator for use in uses if use.bias.index in believed and not use.is_as_written)
+
+
 def bias_position(operator: Operator) -> int:
     """Which input of a layer is its bias."""
     return OPERANDS[operator.code][2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +24,9 @@ from tflgpu.cli.terminal.progress import Step, compile_model, progress
 from tflgpu.evaluate.accuracy import Deviation
 from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.inputs import InputReader, naming, random_input
+from tflgpu.model.known_differences import known_reasons
 from tflgpu.model.model_source import read_bytes
+from tflgpu.model.reader import read_model
 from tflgpu.model.tensor_info import TensorInfo
 
 # Of the JSON, as docs/tools/inspect.md describes it.
@@ -79,14 +81,15 @@ def diff_model(
         kind = compiled.report.model.kind
         allowed = default_tolerance(compiled.precision, kind) if tolerance is None else tolerance
         with naming(inputs or ()), progress(f"comparing {model.name}", runs) as step:
-            comparison = _compare(compiled, reference, given, runs, seed, allowed, step)
+            exact = _Exact.of(model, options)
+            comparison = _compare(compiled, reference, given, runs, seed, allowed, exact, step)
         facts = {"device": device_facts(compiled.device), "precision": compiled.precision}
         first = given or _draw(compiled.inputs, np.random.default_rng(seed))
     bisection = None
     if bisect:
         with progress(f"comparing the kernels of {model.name}"):
             bisection = bisect_model(read_bytes(model), first, options, allowed)
-    failed = not all(o.passed for o in comparison.outputs)
+    failed = not all(o.is_right for o in comparison.outputs)
     if as_json:
         print_json(_as_dict(model, facts, allowed, reference, comparison, bisection))
     else:
@@ -113,6 +116,7 @@ def _compare(
     runs: int,
     seed: int,
     tolerance: float,
+    exact: _Exact | None,
     step: Step,
 ) -> Comparison:
     """Both engines run equally often, so that the variables of a streaming model stay in step."""
@@ -133,11 +137,49 @@ def _compare(
             times.test.append(time.perf_counter() - middle)
         for deviation, info, array in zip(deviations, compiled.outputs, expected, strict=True):
             deviation.add(array, got[info.name])
+        if exact is not None:
+            exact.add(arrays, expected, [got[info.name] for info in compiled.outputs])
         step()
+    reasons = {} if exact is None else exact.reasons()
     times.outputs.extend(
-        OutputDiff.of(info, deviation, tolerance) for info, deviation in zip(compiled.outputs, deviations, strict=True)
+        OutputDiff.of(info, deviation, tolerance, reasons.get(place, ""))
+        for place, (info, deviation) in enumerate(zip(compiled.outputs, deviations, strict=True))
     )
     return times
+
+
+@dataclass
+class _Exact:
+    """The model without rounding, beside both engines. known: reasons of outputs; errors: of LiteRT and of tflgpu."""
+
+    model: CompiledModel
+    known: dict[int, str]
+    errors: dict[int, tuple[float, float]]
+
+    @classmethod
+    def of(cls, model: Path, options: tflgpu.Options) -> _Exact | None:
+        """None for a model of which no difference is known, or which has no other answer without rounding."""
+        known = known_reasons(read_model(read_bytes(model)).subgraphs[0])
+        if not known or options.numerics.quantized == "float":
+            return None
+        numerics = replace(options.numerics, quantized="float")
+        unrounded = tflgpu.compile(model, replace(options, numerics=numerics, precision="fp32"))
+        return cls(unrounded, known, dict.fromkeys(known, (0.0, 0.0)))
+
+    def add(
+        self, inputs: Sequence[NDArray[Any]], reference: Sequence[NDArray[Any]], got: Sequence[NDArray[Any]]
+    ) -> None:
+        """The errors of one run."""
+        exact = [*self.model.run([*inputs]).values()]
+        for place, errors in self.errors.items():
+            right = exact[place].astype(np.float64)
+            both = (float(np.abs(each[place] - right).max(initial=0.0)) for each in (reference, got))
+            first, second = map(max, errors, both)
+            self.errors[place] = first, second
+
+    def reasons(self) -> dict[int, str]:
+        """Those of the outputs in which tflgpu was nearer."""
+        return {place: self.known[place] for place, (reference, own) in self.errors.items() if own < reference}
 
 
 def _as_dict(
@@ -157,7 +199,7 @@ def _as_dict(
         "reference_seconds": _latency(comparison.reference),
         "test_seconds": _latency(comparison.test),
         "tolerance": tolerance,
-        "passed": all(o.passed for o in comparison.outputs),
+        "passed": all(o.is_right for o in comparison.outputs),
         "outputs": [asdict(o) for o in comparison.outputs],
         "bisection": bisection_as_dict(bisection) if bisection else None,
     }

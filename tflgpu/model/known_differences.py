@@ -1,0 +1,98 @@
+"""Quantized operators in which tflgpu stays nearer the exact answer than LiteRT, whose kernel sets agree.
+
+The page of numbers at the edge lists them, and ``tflgpu diff`` knows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tflgpu.model.biases import biases_of_one_layer
+from tflgpu.model.model import FileTensor, Operator, Subgraph
+
+
+@dataclass(frozen=True)
+class Difference:
+    """litert, tflgpu: what each computes. applies: whether an operator's inputs and outputs are of this kind."""
+
+    codes: tuple[str, ...]
+    where: str
+    litert: str
+    tflgpu: str
+    applies: Callable[[Sequence[FileTensor], Sequence[FileTensor]], bool]
+
+
+def _are_sixteen_bits(inputs: Sequence[FileTensor], outputs: Sequence[FileTensor]) -> bool:
+    return outputs[0].dtype == "int16" and outputs[0].quantization is not None
+
+
+def _have_other_scales(inputs: Sequence[FileTensor], outputs: Sequence[FileTensor]) -> bool:
+    result = outputs[0].quantization
+    numbers = (t.quantization for t in inputs if t.dtype == "int16")
+    return _are_sixteen_bits(inputs, outputs) and any(q is not None and q != result for q in numbers)
+
+
+def _are_integers(inputs: Sequence[FileTensor], outputs: Sequence[FileTensor]) -> bool:
+    return outputs[0].dtype in ("int8", "int16") and inputs[0].dtype == outputs[0].dtype
+
+
+KNOWN_DIFFERENCES = (
+    Difference(
+        ("CONCATENATION", "PACK", "SELECT", "SELECT_V2"),
+        "int16, inputs of other scales than the result",
+        "copies the integers, which then stand for other numbers",
+        "gives the nearest numbers of the result's scale",
+        _have_other_scales,
+    ),
+    Difference(
+        ("RESIZE_BILINEAR",),
+        "int16",
+        "weights of 10 bits: up to 77 steps off",
+        "weights of 24 bits: within half a step",
+        _are_sixteen_bits,
+    ),
+    Difference(
+        ("UNIDIRECTIONAL_SEQUENCE_LSTM",),
+        "int8, int16",
+        "gates and a cell of 16 bits, which saturate",
+        "gates and a cell of floats; output and state are rounded",
+        _are_integers,
+    ),
+)
+
+SHARED_BIAS = Difference(
+    ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"),
+    "one bias of two layers, whose written scale is right for one of them",
+    "input times weight in both layers",
+    "the written scale in both layers",
+    lambda inputs, outputs: True,
+)
+
+
+def differences(subgraph: Subgraph) -> Iterator[tuple[Operator, Difference]]:
+    """The operators of a subgraph of which one is known."""
+    shared = biases_of_one_layer(subgraph)
+    for operator in subgraph.operators:
+        inputs, outputs = (
+            [subgraph.tensors[t] for t in side if t >= 0] for side in (operator.inputs, operator.outputs)
+        )
+        for known in KNOWN_DIFFERENCES:
+            if operator.code in known.codes and inputs and outputs and known.applies(inputs, outputs):
+                yield operator, known
+        if operator.index in shared:
+            yield operator, SHARED_BIAS
+
+
+def known_reasons(subgraph: Subgraph) -> dict[int, str]:
+    """For each output of the subgraph, by its place, that depends on such operators: what makes it another one."""
+    reached: dict[int, str] = {}
+    found = {operator.index: (operator, known) for operator, known in differences(subgraph)}
+    for operator in subgraph.operators:
+        reason = next((reached[t] for t in operator.inputs if t in reached), None)
+        if operator.index in found:
+            _, known = found[operator.index]
+            reason = f"operator {operator.index} {operator.code} ({known.where}): LiteRT has {known.litert}"
+        if reason is not None:
+            reached |= {t: reached.get(t, reason) for t in operator.outputs}
+    return {place: reached[t] for place, t in enumerate(subgraph.outputs) if t in reached}
