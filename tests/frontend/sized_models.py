@@ -279,6 +279,17 @@ def _two_lists(rng: np.random.Generator) -> list[Array]:
     ]
 
 
+def scattered() -> bytes:
+    """What a mask leaves of a matrix, back where it was among zeros; and how much that is."""
+    builder = DynamicBuilder()
+    x = builder.input((ROWS, COLUMNS), name="x")
+    mask = builder.add("GREATER", [x, builder.constant(np.float32(0))], (ROWS, COLUMNS), dtype="bool")
+    where = builder.add("CAST", [builder.add("WHERE", [mask], (ANY, 2), dtype="int64")], (ANY, 2), "int32")
+    found = builder.add("GATHER_ND", [x, where], (ANY,))
+    result = builder.add("SCATTER_ND", [where, found, builder.ints([ROWS, COLUMNS])], (ROWS, COLUMNS))
+    return builder.finish([builder.add("NEG", [result], (ROWS, COLUMNS)), builder.add("NEG", [found], (ANY,))])
+
+
 def sums_of_segments() -> bytes:
     builder = DynamicBuilder()
     x, ids = builder.input((ROWS, COLUMNS), name="x"), builder.input((ROWS,), "int32", name="ids")
@@ -331,6 +342,7 @@ MODELS: dict[str, tuple[bytes, Draw]] = {
     "quantized_mask": (quantized_mask(), one_list),
     "kinds": (kinds(), _two_lists),
     "sums_of_segments": (sums_of_segments(), _rows_and_segments),
+    "scattered": (scattered(), _matrix),
     "ranges": (ranges(), _two_numbers),
     "suppression_by_class": (suppression_by_class(), _boxes_of_classes),
 }

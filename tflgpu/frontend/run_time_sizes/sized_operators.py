@@ -567,6 +567,18 @@ def _segment_sum(op: Operation) -> Results | None:
     return op.noted(sums, {0: Number(count.id, 0, count, 0, x.shape[0])})
 
 
+@rule("SCATTER_ND")
+def _scatter_nd(op: Operation) -> Results | None:
+    """Rows that are not meant go nowhere."""
+    known = op.open(0)
+    if not known and not op.open(1):
+        return None
+    if set(known) != {0} or op.open(1) != known:
+        raise Refused("its indices and updates are not equally many")
+    indices, updates = (op.sizes.masked(op.emit, op.input(i), known, fill) for i, fill in ((0, -1), (1, 0)))
+    return op.declared(_0=indices, _1=updates)
+
+
 @rule("UNIQUE")
 def _unique(op: Operation) -> Results | None:
     """Elements in order show which are the first of their kind; a run counts these where they stood."""
