@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tests.graph.model import IMAGE, WINDOW, Model, apply, assert_same_results, functions, kinds
-from tests.support.planning import plan_of
+from tests.support.models import Builder
+from tests.support.planning import graph_of, plan_of
 from tflgpu.graph.ir import EpilogueOp, Graph, Value, verify
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.passes import PASSES, optimize
@@ -430,3 +431,11 @@ def test_a_clamped_value_with_another_reader_is_kept() -> None:
     graph = m.graph(m.add("RELU", [m.input((1, 3, 5, 4))]))
     graph = graph.with_nodes([replace(graph.nodes[0], epilogue=epilogue)])
     assert merge_rounding(graph).nodes[0].epilogue == epilogue
+
+
+def test_a_view_has_the_type_of_its_source() -> None:
+    """Whole numbers of 16 bits take no function to become others of 32, but are stored in half of the bytes."""
+    builder = Builder()
+    x = builder.add("CAST", [builder.input((6, 3, 1), "int16")], None, "int32")
+    graph = graph_of(builder.finish([builder.add("RESHAPE", [x, builder.ints([6, 1, 3, 1])], (6, 1, 3, 1), "int32")]))
+    assert [graph[node.inputs[0]].dtype for node in graph.nodes if node.is_view] == ["int32"]

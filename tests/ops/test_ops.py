@@ -67,5 +67,5 @@ def test_op_that_adds_up_in_half(
 def test_sums_of_few_bits_without_a_scale_are_left_to_litert(code: str, dtype: str) -> None:
     b = Builder()
     output = b.add(code, [b.input((2, 3), dtype), b.ints([1])], (2,), dtype, keep_dims=False)
-    with pytest.raises(tflgpu.UnsupportedError, match=rf"{code}: input 0 has element type {dtype}; float32 or int32"):
+    with pytest.raises(tflgpu.UnsupportedError, match=rf"{code}: input 0 has element type {dtype}; "):
         tflgpu.compile(b.finish([output]), tflgpu.Options(fallback="forbid"))

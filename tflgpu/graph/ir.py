@@ -335,6 +335,8 @@ def _in_place_faults(graph: Graph, node: Node) -> Iterator[str]:
         yield f"{node.kind} {node.output} cannot be in place"
     if node.epilogue:
         yield f"{node.kind} {node.output} is in place and has an epilogue, which needs a kernel"
+    if any(graph[i].dtype != graph[node.output].dtype for i in node.inputs):
+        yield f"{node.kind} {node.output} is in place of another element type"
     if any(graph[i].is_constant for i in node.inputs):
         yield f"{node.kind} {node.output} is in place of a constant, which has no place in memory"
 

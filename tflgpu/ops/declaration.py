@@ -20,11 +20,15 @@ from tflgpu.graph.ir import EpilogueOp, Input, Node, Operand, Tensor, Value
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import Subgraph
 from tflgpu.model.quantization import Grid
-from tflgpu.ops.epilogue_ops import ACTIVATIONS
+from tflgpu.ops.epilogue_ops import ACTIVATIONS, GROWING
 from tflgpu.plugins import load_into
 
 Array = NDArray[np.generic]
 Found = TypeVar("Found")
+
+# Functions that wrap around, for types of 8 and 16 bits; and kinds of nodes whose kernels make sums or products.
+WRAPPING = frozenset(("to_int8", "to_uint8", "to_int16", "to_uint16"))
+SUMMING = frozenset(("cumulative_sum", "reduce", "scatter"))
 
 
 def judged(found: Found | None) -> Found:
@@ -110,8 +114,15 @@ class Emitter:
         dtype: str | None = None,
         precise: bool = False,
     ) -> Tensor:
-        """Add one node; absent inputs are left out. Returns its output, by default of the first input's type."""
+        """Add one node; absent inputs are left out. Returns its output, by default of the first input's type.
+
+        Devices compute with 32 bits. What exceeds a type of 8 or 16 wraps around here, not first where it is stored:
+        other functions of the same kernel may read it.
+        """
         first = next(t for t in inputs if t is not None)
+        wrap = f"to_{dtype or first.dtype}"
+        if wrap in WRAPPING and (kind in SUMMING or any(op.function in GROWING for op in epilogue)):
+            epilogue = (*epilogue, EpilogueOp(wrap, (Value(len(epilogue)),)))
         output = Tensor(next(self._ids), "", shape, dtype or first.dtype, precise=precise)
         self.tensors.append(output)
         present = tuple(t.id for t in inputs if t is not None)

@@ -294,6 +294,11 @@ FUNCTIONS: dict[str, EpilogueFunction] = {
     "softmax_quotient": EpilogueFunction(_softmax_quotient, False),
 }
 
+# Functions whose results a type of 8 or 16 bits may not hold, although the operands have it.
+GROWING = frozenset(
+    ("abs", "add", "div", "floor_div", "mul", "neg", "pow", "shift_left", "square", "squared_difference", "sub")
+)
+
 # In what numpy computes for vectors on the device: floats in double, integers with the wrap-around of their vectors.
 _COMPUTED: dict[VectorType, type[np.generic]] = {
     "float": np.float64,

@@ -51,8 +51,13 @@ def _data(graph: Graph, new: NewTensors, tensor: int) -> Array | None:
 
 
 def channel_change(graph: Graph, node: Node) -> tuple[Array, Array] | None:
-    """(factor, offset) of a map node whose first epilogue op scales or shifts channels: double, [1] or [channels]."""
+    """(factor, offset) of a map node whose first epilogue op scales or shifts channels: double, [1] or [channels].
+
+    Of floats only: products of integers wrap around, and those of 64 bits are not exact in double.
+    """
     if node.kind != "map" or not node.epilogue or len(node.inputs) != 2:
+        return None
+    if any(graph[t].dtype != "float32" for t in node.inputs):
         return None
     op, constant = node.epilogue[0], graph[node.inputs[1]]
     shape = graph[node.output].shape

@@ -27,7 +27,9 @@ def simplify(graph: Graph) -> Graph:
 
 
 def _is_identity(graph: Graph, node: Node) -> bool:
-    if node.epilogue or graph[node.inputs[0]].shape != graph[node.output].shape:
+    source, output = graph[node.inputs[0]], graph[node.output]
+    # Other tensors are views of the source then, or are computed where it lies: it must be stored as the output would.
+    if node.epilogue or (source.shape, source.dtype) != (output.shape, output.dtype):
         return False
     match node.attributes:
         case Rearrange(axes):

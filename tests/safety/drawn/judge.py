@@ -1,7 +1,7 @@
 """What becomes of drawn networks: tflgpu's answer beside that of numpy in double, and of LiteRT's sets of kernels.
 
 An answer is wrong if it is further from numpy's than the tolerance, and LiteRT's is not. Answers of quantized networks
-are right if they are as near to those of LiteRT's reference kernels, too.
+are right if they are as near to those of LiteRT's reference kernels, too. Of integers LiteRT's answers alone count.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tests.safety.drawn.jobs import Job, cause_of, run
 from tests.safety.drawn.networks import Network
 from tests.safety.mutants.attempt import Opinion, Question, ask_litert
 from tests.safety.sandbox import Sandbox
+from tests.support.unoptimized import compile_without_optimization
 
 Array = NDArray[Any]
 
@@ -36,13 +37,17 @@ class Verdict:
 class Judge:
     """Two processes: one for tflgpu, and one for LiteRT, which is asked where the answer is not numpy's."""
 
-    def __init__(self, device: str = "Intel") -> None:
+    def __init__(self, device: str = "Intel", seconds: float = SECONDS, *, optimized: bool = True) -> None:
+        """seconds: for a network. optimized: whether the device's compiler optimizes."""
         self._device = device
-        self._tflgpu = Sandbox(run, seconds=SECONDS, memory=None)
+        prepare = None if optimized else compile_without_optimization
+        self._tflgpu = Sandbox(run, seconds=seconds, memory=None, prepare=prepare)
         self._litert = Sandbox(ask_litert, seconds=SECONDS)
 
     def judge(self, network: Network) -> Verdict:
         case, setting = network.case, network.setting
+        if network.chains:
+            case = self.as_litert(case)
         fate = self._tflgpu.run(Job(case.model, case.inputs, setting, self._device))
         if fate.kind == "public error" and not fate.text.startswith(("InternalError", "BuildError")):
             return Verdict("refused", fate.text)
@@ -50,12 +55,19 @@ class Judge:
             return Verdict("fault", cause_of(fate))
         if (wrong := _first_difference(case, fate.value, setting.precision)) is None:
             return Verdict("right")
+        if network.chains:
+            return Verdict("wrong", wrong)
         answers = self._answers_of_litert(case)
         if case.bounds is not None and "reference" in answers:
             as_litert = replace(case, expected=answers["reference"])
             if _first_difference(as_litert, fate.value, setting.precision) is None:
                 return Verdict("right")
         return Verdict("litert differs" if _are_different(case, answers.values()) else "wrong", wrong)
+
+    def as_litert(self, case: Case) -> Case:
+        """The case with the answers of LiteRT's reference kernels, or of numpy where they refuse."""
+        answers = self._answers_of_litert(case)
+        return replace(case, expected=answers["reference"]) if "reference" in answers else case
 
     def litert_differs(self, case: Case) -> bool:
         """Whether some set of LiteRT's kernels gives another answer than numpy, too, in single precision."""

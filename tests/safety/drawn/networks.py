@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 
 from tests.ops.case import Case
@@ -12,6 +12,7 @@ from tests.ops.tolerance import EXACT, Tolerance
 from tests.safety.drawn.arithmetic import ARITHMETIC
 from tests.safety.drawn.control import CONTROL
 from tests.safety.drawn.drawing import Drawing
+from tests.safety.drawn.integers import integer_case
 from tests.safety.drawn.jobs import EXECUTORS, Setting
 from tests.safety.drawn.movements import MOVEMENTS, Step
 from tests.safety.drawn.quantized import quantized_network
@@ -22,8 +23,12 @@ MANY_STEPS = Tolerance(fp32=4e-5, fp16=6e-2)
 
 @dataclass(frozen=True)
 class Network:
+    """chains: of one of integers, the seed of each, which is a network as well. more: see :func:`integer_case`."""
+
     case: Case
     setting: Setting
+    chains: tuple[int, ...] = ()
+    more: bool = False
 
     def __str__(self) -> str:
         return f"{self.setting}: {self.case.describe}"
@@ -47,6 +52,21 @@ def network(
     codes = [*dict.fromkeys(re.findall(r"(\w+)\[", case.describe))]
     cpu_ops = (codes[random.randrange(len(codes))],) if codes and random.random() < 0.08 else ()
     return Network(case, Setting(kernels, executor, precision, cpu_ops))
+
+
+def integer_network(
+    random: Random, chains: int, executors: Sequence[tuple[KernelFamily, ExecutorChoice]] = EXECUTORS
+) -> Network:
+    """Of chains of integers; one in five has what LiteRT has no kernels for."""
+    setting = Setting(*executors[random.randrange(len(executors))], "fp32")
+    seeds, more = tuple(random.randrange(1 << 32) for _ in range(chains)), random.random() < 0.2
+    return Network(integer_case(seeds, more=more), setting, seeds, more)
+
+
+def chains_of(network: Network) -> Iterator[Network]:
+    """Each chain of a network of integers as a network of its own."""
+    for seed in network.chains:
+        yield replace(network, case=integer_case([seed], more=network.more), chains=(seed,))
 
 
 def float_network(random: Random, steps: Sequence[Step], count: int | None = None) -> Case:

@@ -14,8 +14,8 @@ from random import Random
 from threading import Lock
 
 from tests.safety.drawn.jobs import EXECUTORS, ON_GPUS
-from tests.safety.drawn.judge import Judge
-from tests.safety.drawn.networks import network
+from tests.safety.drawn.judge import SECONDS, Judge, Verdict
+from tests.safety.drawn.networks import Network, chains_of, integer_network, network
 from tests.safety.sandbox import share_out
 
 
@@ -28,14 +28,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="Intel", help="as Options(device=) takes it (default: %(default)s)")
     parser.add_argument("--gpu", action="store_true", help="the device is a GPU: take the executors that it has")
     parser.add_argument("--quantized", action="store_true", help="draw quantized networks only")
+    parser.add_argument("--integers", type=int, metavar="N", help="draw networks of N chains of integers only")
+    parser.add_argument(
+        "--unoptimized", action="store_true", help="let a CPU's compiler not optimize: half of the time"
+    )
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="for a network (default: %(default)g)")
     parser.add_argument("--json", type=Path, help="a line for each network that is not right")
     options = parser.parse_args(arguments)
     drawing, counts = Lock(), Counter[str]()
+    executors = ON_GPUS if options.gpu else EXECUTORS
+
+    def drawn_from(seed: int) -> Network:
+        if options.integers:
+            return integer_network(Random(seed), options.integers, executors)
+        return network(Random(seed), executors, options.quantized)
 
     def judged(judge: Judge, seed: int) -> str:
         with drawing:
-            drawn = network(Random(seed), ON_GPUS if options.gpu else EXECUTORS, options.quantized)
+            drawn = drawn_from(seed)
         verdict = judge.judge(drawn)
+        if verdict.outcome != "right" and len(drawn.chains) > 1:
+            for chain in chains_of(drawn):
+                note(seed, chain, judge.judge(chain))
+        return note(seed, drawn, verdict)
+
+    def note(seed: int, drawn: Network, verdict: Verdict) -> str:
         if verdict.outcome != "right":
             line = {"seed": seed, "outcome": verdict.outcome, "cause": verdict.cause, "network": str(drawn)}
             if options.json:
@@ -45,10 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(*line.values(), sep="\n  ", flush=True)
         return verdict.outcome
 
+    def make() -> Judge:
+        return Judge(options.device, options.seconds, optimized=not options.unoptimized)
+
     seeds = range(options.seed, options.seed + options.cases)
-    for outcome in share_out(seeds, lambda: Judge(options.device), options.jobs, judged):
+    for outcome in share_out(seeds, make, options.jobs, judged):
         counts[outcome] += 1
-        if counts.total() % 1000 == 0:
+        if counts.total() % (1000 // (options.integers or 1)) == 0:
             print(dict(counts), flush=True)
     print(f"{counts.total()} networks:", dict(counts))
     return int(bool(counts["wrong"] + counts["fault"]))

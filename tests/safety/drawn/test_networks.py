@@ -14,8 +14,9 @@ import tflgpu
 from tests.safety.drawn.device_arrays import Guarded
 from tests.safety.drawn.jobs import Job, run
 from tests.safety.drawn.judge import Judge, difference
-from tests.safety.drawn.networks import network
+from tests.safety.drawn.networks import Network, chains_of, integer_network, network
 from tests.safety.drawn.poison import NANS
+from tests.support.models import Builder
 
 NETWORKS = 20  # of a chunk
 
@@ -41,6 +42,53 @@ def test_networks(chunk: int) -> None:
                 assert wrong is None or judge.litert_differs(case), f"{drawn}\n{wrong}"
 
         is_right()
+
+
+@pytest.mark.unoptimized
+@pytest.mark.quick(when=lambda seed: seed < 2)
+@pytest.mark.parametrize("seed", range(6))
+def test_chains_of_integers(seed: int) -> None:
+    """Through all passes, beside LiteRT's reference kernels; where something is wrong, chain by chain."""
+    with Judge() as judge:
+
+        def wrong(drawn: Network) -> str | None:
+            case = judge.as_litert(drawn.case)
+            answers = run(Job(case.model, case.inputs, drawn.setting, "Intel"))
+            found = (difference(case, outputs, "fp32") for outputs in answers)
+            return next((f"{drawn}\n{text}" for text in found if text), None)
+
+        drawn = integer_network(Random(seed), 25)
+        if text := wrong(drawn):
+            pytest.fail(next(filter(None, map(wrong, chains_of(drawn))), text))
+
+
+# A number, perhaps another one, and what each operator makes of them: its type does not hold it.
+EXCEEDING = (
+    ("ADD", "int16", 32767, 1, 32768),
+    ("MUL", "int16", 300, 300, 90_000),
+    ("FLOOR_DIV", "int8", -128, -1, 128),
+    ("NEG", "int16", -32768, None, 32768),
+    ("ABS", "int16", -32768, None, 32768),
+    ("REDUCE_PROD", "int8", 16, None, 256),
+    ("REDUCE_PROD", "uint8", 15, None, 225),
+)
+
+
+@pytest.mark.unoptimized
+def test_integers_wrap_around_before_other_functions_read_them(device_name: str) -> None:
+    """Functions of one kernel compute with more bits than the type has."""
+    builder, outputs = Builder(), list[int]()
+    for code, dtype, _, other, _ in EXCEEDING:
+        operands = [builder.input((2, 2), dtype)]
+        operands += [] if other is None else [builder.constant(np.array(other, dtype))]
+        operands += [builder.ints([0])] if code == "REDUCE_PROD" else []
+        result = builder.add(code, operands, (2,) if code == "REDUCE_PROD" else (2, 2), dtype)
+        outputs.append(builder.add("CAST", [result], None, "int64"))
+    options = tflgpu.Options(device=device_name, cache="off", fallback="forbid")
+    with tflgpu.compile(builder.finish(outputs), options) as model:
+        found = model.run([np.full((2, 2), value, dtype) for _, dtype, value, _, _ in EXCEEDING])
+        for (code, dtype, *_, exact), result in zip(EXCEEDING, found.values(), strict=True):
+            assert set(result.flat) == {int(np.array(exact).astype(dtype))}, code
 
 
 def test_a_network_that_crashed() -> None:

@@ -32,9 +32,15 @@ REDUCERS = {
 
 # The element types of reductions that do not take all numbers. Sums of 8 and 16 bits mean something to LiteRT for
 # quantized numbers only: of others its kernels give the least number, or 0.
-TYPES = dict.fromkeys(("any", "all"), frozenset(("bool",))) | dict.fromkeys(
-    ("sum", "mean"), FLOATS | {"int32", "int64"}
-)
+TYPES = {
+    **dict.fromkeys(("any", "all"), frozenset(("bool",))),
+    "mean": FLOATS | {"int32", "int64"},
+    "sum": FLOATS | {"int32", "int64", "bool"},
+    **dict.fromkeys(("max", "min", "prod"), NUMBERS | {"bool"}),
+}
+
+# What other reductions are of truth values.
+OF_TRUTHS = {"sum": "any", "max": "any", "min": "all", "prod": "all"}
 
 # Results over no elements. As in TFLite, they are never infinite, and means are for floats only.
 OF_NOTHING: dict[str, Callable[[np.dtype[Any]], float]] = {
@@ -126,6 +132,7 @@ def _reasons(site: Site) -> Iterator[str]:
 
 def _reduction(site: Site, emit: Emitter) -> Tensor:
     x, axes, function = site.input(0), judged(reduction_axes(site)), REDUCERS[site.code]
+    function = OF_TRUTHS.get(function, function) if x.dtype == "bool" else function
     shape = _reduced_shape(site, axes)
     if x.size == 0:
         return emit.constant(np.full(shape, OF_NOTHING[function](np.dtype(x.dtype)), x.dtype))
@@ -150,8 +157,7 @@ def reduce_node(
 
 
 for _code, _function in REDUCERS.items():
-    _types = TYPES.get(_function, NUMBERS)
-    declare(_code, versions=3, inputs=2, integers=(1,), types=_types, reasons=_reasons)(_reduction)
+    declare(_code, versions=3, inputs=2, integers=(1,), types=TYPES[_function], reasons=_reasons)(_reduction)
 
 
 def single_axis(site: Site) -> int | None:
