@@ -117,6 +117,7 @@ WITHOUT_DEVICE = (
     "tests/safety/test_hostile_models.py",
     "tests/safety/test_internal_faults.py",
     "tests/safety/test_long_models.py",
+    "tests/safety/test_planted_faults.py",
     "tests/schedules",
 )
 

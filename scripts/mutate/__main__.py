@@ -83,6 +83,7 @@ def main(options: argparse.Namespace) -> int:
         return record(options.record)
     known, counts, chosen = Map(MAP), Counter[str](), drawn(options)
     with Copy() as copy:
+        copy.check()
         for number, mutant in enumerate(chosen, 1):
             source = copy.source(mutant.file)
             tests = [*known.tests_of(mutant, source, options.seconds / 2), *tests_by_name(mutant)]

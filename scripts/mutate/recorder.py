@@ -10,6 +10,7 @@ import os
 from collections import defaultdict
 from collections.abc import Generator
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import coverage
@@ -27,7 +28,7 @@ class Recorder:
         self._file, self._test = file, ""
         self._coverage = coverage.Coverage(data_file=None, source=[str(ROOT / "tflgpu")], config_file=False)
         self._templates: dict[str, set[str]] = defaultdict(set)
-        self._seconds: dict[str, float] = defaultdict(float)
+        self._seconds = dict[str, float]()
         render = jinja2.Template.render
 
         def recorded(template: jinja2.Template, *values: Any, **named: Any) -> str:
@@ -39,14 +40,14 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Note whose lines are run."""
+        """Note whose lines are run, and its processor time: the machine may be busy."""
         self._test = item.nodeid
         self._coverage.switch_context(item.nodeid)
-        return (yield)
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add up what a test takes."""
-        self._seconds[report.nodeid] += report.duration
+        begun = process_time()
+        try:
+            return (yield)
+        finally:
+            self._seconds[item.nodeid] = process_time() - begun
 
     def pytest_sessionfinish(self) -> None:
         """Write what was found."""

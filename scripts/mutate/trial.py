@@ -52,6 +52,12 @@ class Copy:
     ) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def check(self) -> None:
+        """Raise RuntimeError unless tests pass here without a mutant: else all of them would be caught."""
+        outcome = self._run(["tests/schedules/test_threads.py"], 60)
+        if outcome.kind != "survived":
+            raise RuntimeError(f"tests fail without a mutant: {outcome.by}")
+
     def source(self, file: str) -> str:
         """A file without mutants."""
         return (self._folder / file).read_text()
