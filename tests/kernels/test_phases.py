@@ -34,7 +34,7 @@ class Transposed:
         image = net.normal(self.shape)
         image[0, 0, 0] = image[-1, -1, -1] = np.nan
         x = net.input(image)
-        x = net.op("MUL", [x, x], x.value * x.value, activation="NONE")  # which is stored in half
+        x = net.op("ABS", [x], abs(x.value))  # which is stored in half
         x = transpose_convolution(net, x, self.channels, self.window, self.size)
         y = net.input(net.normal(x.shape))
         net.output(net.op("ADD", [x, y], x.value + y.value, activation="NONE"))
