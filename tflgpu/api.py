@@ -30,6 +30,7 @@ from tflgpu.runtime.device_memory import Buffer, Queue
 from tflgpu.runtime.input_check import Given, Inputs, Outputs
 from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.kernel_times import kernel_times
+from tflgpu.runtime.model_variables import ModelVariables
 from tflgpu.runtime.opencl.build import WideGroupsError, load_compiler
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.process import Using, is_orphan
@@ -128,8 +129,12 @@ class CompiledModel:
         *,
         given: Session | None = None,
         family: Family[CompiledModel] | None = None,
+        variables: ModelVariables | None = None,
     ) -> None:
-        """given: of the model of another signature, beside which this one runs. family: which that has."""
+        """given: of the model of another signature, beside which this one runs. family: which that has.
+
+        variables: of the opened model, if that was opened before with other options.
+        """
         self._model, self.options = model, options
         self._own_queue = queue is None
         clock = Stopwatch()
@@ -148,7 +153,9 @@ class CompiledModel:
         self.seconds: Mapping[str, float] = clock.laps
         self._artifact: Artifact = instance.artifact
         self._constants = tuple(instance.constants())
-        self._runner = Runner(self.inputs, self._opening.session(), instance, self._instantiate_for)
+        self._variables = variables or (ModelVariables() if family is None else family.variables)
+        runs = self._instantiate_for, self._variables
+        self._runner = Runner(self.inputs, self._opening.session(), instance, *runs)
         self._states: ModelSession | None = None if family is None else family.states
         self._family_beside = None if family is None else ref(family)
         self._own_family = self._new_family() if family is None else None
@@ -421,8 +428,9 @@ class CompiledModel:
     def reset_state(self) -> None:
         """Put every variable of the model back to its first value, as if the model had not run yet.
 
-        Models keep state in resource variables and in variable tensors, such as those of an LSTM. It belongs to this
-        object and to one set of input shapes: another object, a copy by pickle and a run with other shapes begin anew.
+        Models keep state in resource variables and in variable tensors, such as those of an LSTM. Resource variables
+        belong to the opened model: all signatures of its file share them, and another one, also a copy by pickle,
+        begins anew. Variable tensors belong to this object and to one set of input shapes.
         In a signal handler, it is done when the interrupted call is over.
 
         Raises:
@@ -476,7 +484,8 @@ class CompiledModel:
     def _new_family(self) -> Family[CompiledModel]:
         artifact = self._artifact
         make = partial(_compile_member, self._model, self._opening.session(), self._own_queue)
-        family = Family(self, artifact.signature, artifact.signatures, self.options, make)
+        known_as = artifact.signature, artifact.signatures
+        family = Family(self, *known_as, self.options, make, self._variables)
         family.share(self._constants)
         return family
 
@@ -671,6 +680,22 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
+def compile_with_variables(model: ModelSource, options: Options, variables: ModelVariables) -> CompiledModel:
+    """:func:`compile` for a model that was opened before, perhaps with other shapes of its inputs.
+
+    Args:
+        model: As of :func:`compile`.
+        options: Those of the new one.
+        variables: Of the opened model.
+
+    Raises:
+        Exception: What :func:`compile` does.
+    """
+    content = ModelContent(model)
+    with content.naming_file(), Using():
+        return CompiledModel(content, check_options(options), variables=variables)
+
+
 def compile_beside(first: CompiledModel, options: Options) -> CompiledModel:
     """Another signature of a model's file, on its device and queue, with its copies of equal weights.
 
@@ -712,7 +737,8 @@ def _open_in(family: Family[CompiledModel], key: str | None, pairs: Mapping[str,
     from tflgpu.runtime.model_session import OpenSignature
 
     opened = family.model(key, pairs)
-    return OpenSignature(opened._runner, opened.inputs, opened._artifact.bound)
+    bound = tuple(form for form in opened._artifact.bound if not form.variable)
+    return OpenSignature(opened._runner, opened.inputs, bound)
 
 
 def _compile_again(model: ModelSource, expected: str, options: Options) -> CompiledModel:

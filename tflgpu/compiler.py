@@ -30,7 +30,7 @@ from tflgpu.fallback.guarded_process import GuardedProcess
 from tflgpu.fallback.shape_inference import litert_shapes
 from tflgpu.fallback.submodel import extract_submodel
 from tflgpu.frontend.control_flow.pieces import Branch, Call, Loop, LoweredPiece, PartedLoop
-from tflgpu.frontend.frontend import Frontend, lower_model
+from tflgpu.frontend.frontend import Frontend, lower_model, variable_info
 from tflgpu.frontend.partition import Partition
 from tflgpu.graph.ir import Graph
 from tflgpu.kernels.request import Chooser, first_ranked
@@ -85,23 +85,30 @@ class Parts:
                 each = [_compiled(*part, shared) for part in parts]
                 compiled.append(device_partition(partition, frontend.call(partition), each, plans[partition]))
             else:
-                rest: bytes = extract_submodel(self.data, frontend.entry.subgraph, partition, frontend.sizes(partition))
+                rest: bytes = extract_submodel(self.data, frontend, partition)
                 is_open = not frontend.lowered.open.isdisjoint(partition.inputs)
                 compiled.append(CpuPartition(partition.inputs, partition.outputs, partition.operators, rest, is_open))
         report: Report = replace(_report(frontend, partitions, plans), mixed=self.mixed)
         known_as = frontend.entry.signature, frontend.signatures()
-        bound = tuple(_bound_states(frontend, plans[partitions[0]][0], compiled[0])) if frontend.entry.bound else ()
-        return Artifact(*frontend.interface(), tuple(compiled), report, *known_as, bound)
+        bound = tuple(_bound_states(frontend, partitions, plans, compiled))
+        variables = frontend.variables_between(partitions)
+        return Artifact(*frontend.interface(), tuple(compiled), report, *known_as, bound, *variables)
 
 
-def _bound_states(frontend: Frontend, plan: Plan, compiled: CompiledPartition) -> Iterator[BoundState]:
-    """Where the states lie that callers hold, of a model that is one piece on the device."""
-    assert isinstance(compiled, DevicePartition)
-    executable = compiled.executable
-    states = zip(executable.states, state_bindings(plan, executable), strict=True)
-    held = [(binding, executable.buffers[state.buffer].bytes) for state, binding in states if state.held]
-    for (output, info), (binding, size) in zip(frontend.bound_interface(), held, strict=True):
-        yield BoundState(output, info, replace(binding, buffer=0), size)
+def _bound_states(
+    frontend: Frontend, partitions: Sequence[Partition], plans: Plans, compiled: Sequence[CompiledPartition]
+) -> Iterator[BoundState]:
+    """Where the states lie that callers or the model's variables hold, of all partitions."""
+    for number, (partition, made) in enumerate(zip(partitions, compiled, strict=True)):
+        if not isinstance(made, DevicePartition):
+            continue
+        executable, plan = made.executable, plans[partition][0]
+        states = zip(executable.states, state_bindings(plan, executable), strict=True)
+        held = [(binding, executable.buffers[state.buffer].bytes) for state, binding in states if state.held]
+        named = [(output, info, "") for output, info in frontend.bound_interface()]
+        named += [("", variable_info(use), use.key) for use in partition.held]
+        for (output, info, variable), (binding, size) in zip(named, held, strict=True):
+            yield BoundState(output, info, replace(binding, buffer=0), size, variable, number)
 
 
 # Marks the tensors of the graphs that are to stay in float, by running the model on the target's device; the target is

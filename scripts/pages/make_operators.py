@@ -17,8 +17,8 @@ from types import FunctionType, ModuleType
 from scripts.pages import litert_operators
 from tflgpu.frontend.control_flow.call import CONTROL_FLOW
 from tflgpu.frontend.control_flow.composite import COMPOSITE
+from tflgpu.frontend.resource_variables import VARIABLE_OPERATORS
 from tflgpu.frontend.run_time_sizes.sized_operators import RULES
-from tflgpu.frontend.variable_operators import VARIABLE_OPERATORS
 from tflgpu.ops import REGISTRY, Op, arithmetic, image, movement, sequence
 from tflgpu.ops.declaration import ANY, FLOATS, NUMBERS, static
 from tflgpu.ops.limits import GREATEST_INT, MOST_MADE

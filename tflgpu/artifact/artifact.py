@@ -10,7 +10,14 @@ import numpy as np
 
 from tflgpu.artifact.executable import Array, Binding, Executable
 from tflgpu.graph.layout import Shape
-from tflgpu.model.tensor_info import Interface, SignatureInfo, TensorIndex, TensorInfo
+from tflgpu.model.tensor_info import (
+    InitialValues,
+    Interface,
+    PassedVariable,
+    SignatureInfo,
+    TensorIndex,
+    TensorInfo,
+)
 from tflgpu.model.trims import Trim
 from tflgpu.model.trip_count import Bound
 from tflgpu.report.report import Report
@@ -163,15 +170,18 @@ def planned_shapes(partition: CompiledPartition) -> dict[TensorIndex, Shape]:
 
 @dataclass(frozen=True)
 class BoundState:
-    """An input that has the value of an output in the next run, in memory that callers hold.
+    """An input that has the value of an output in the next run, or a variable, in memory that outlives the run.
 
-    output: its name. binding: how the value lies in memory, in PHWC4. bytes: of the memory.
+    output: its name. binding: how the value lies in memory, in PHWC4. bytes: of the memory. variable: the key of a
+    resource variable; empty for an input. partition: the number of the one that reads and writes it.
     """
 
     output: str
     input: TensorInfo
     binding: Binding
     bytes: int
+    variable: str = ""
+    partition: int = 0
 
 
 @dataclass(frozen=True)
@@ -179,7 +189,8 @@ class Artifact:
     """The partitions in the order in which they run; tensors between them are named by the file's indices.
 
     signature: key of the one that it is, if it is one. signatures: all of the file. bound: what is no input or output
-    because it is a state, in the order of the states that callers hold.
+    because it is a state, and the variables that are on the device, in the order of the executables' states.
+    passed: the other variables. first: what CALL_ONCEs give variables, those of other signatures included.
     """
 
     inputs: Interface
@@ -189,6 +200,13 @@ class Artifact:
     signature: str | None = None
     signatures: tuple[SignatureInfo, ...] = ()
     bound: tuple[BoundState, ...] = ()
+    passed: tuple[PassedVariable, ...] = ()
+    first: tuple[InitialValues, ...] = ()
+
+    @property
+    def has_variables(self) -> bool:
+        """Whether a run reads, writes or initializes resource variables."""
+        return bool(self.passed or self.first or any(state.variable for state in self.bound))
 
     @property
     def pieces(self) -> tuple[DevicePartition, ...]:

@@ -137,7 +137,7 @@ class _Memory:
         next_buffer, next_offset = self._place(state.written)
         if (offset, next_offset) != (0, 0):
             raise ValueError("a state is in the arena")
-        initial = None if state.initial is None else self._stored(state)
+        initial = None if state.initial is None or state.held else self._stored(state)
         return StateBuffer(buffer, None if next_buffer == buffer else next_buffer, initial, state.held)
 
     def _stored(self, state: State) -> NDArray[np.uint8]:

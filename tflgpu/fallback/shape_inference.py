@@ -16,7 +16,7 @@ from tflgpu.frontend.lower import InferShapes
 from tflgpu.graph.ir import Tensor
 from tflgpu.graph.layout import Shape
 from tflgpu.model.constants.stored_bytes import Bytes
-from tflgpu.model.model import Operator
+from tflgpu.model.model import Operator, Subgraph
 
 
 def litert_shapes(data: Bytes, process: GuardedProcess) -> InferShapes | None:
@@ -35,11 +35,14 @@ class _ShapeInference:
         self._data, self._process = data, process
         self._file: Any = None  # read when it is asked for first: most models run wholly on the device
 
-    def infer(self, subgraph: int, operator: Operator, inputs: Sequence[Tensor | None]) -> list[Shape | None]:
+    def infer(
+        self, number: int, subgraph: Subgraph, operator: Operator, inputs: Sequence[Tensor | None]
+    ) -> list[Shape | None]:
         """The shapes of an operator's outputs.
 
         Args:
-            subgraph: Number of the operator's subgraph.
+            number: Of the operator's subgraph.
+            subgraph: The operator's subgraph, with values in place of variables.
             operator: The operator.
             inputs: Its inputs, None where absent.
 
@@ -49,19 +52,19 @@ class _ShapeInference:
         Raises:
             UnsupportedError: LiteRT crashes when it prepares the operator.
         """
-        alone = Submodel(self._model(subgraph, operator, inputs), ((operator.index, operator.code),))
+        alone = Submodel(self._model(number, subgraph, operator, inputs), ((operator.index, operator.code),))
         try:
             answer = ask_guarded(self._process, "shapes", alone)
         except RefusedError:
             return [None] * len(operator.outputs)
         return [None if shape is None else tuple(shape) for shape in answer]
 
-    def _model(self, subgraph: int, operator: Operator, inputs: Sequence[Tensor | None]) -> bytes:
+    def _model(self, number: int, subgraph: Subgraph, operator: Operator, inputs: Sequence[Tensor | None]) -> bytes:
         """A file of one operator, whose inputs have the shapes, and where they are known the values, of ``inputs``."""
         if self._file is None:
             self._file = unpacked(self._data)
         given = [t for t in dict.fromkeys(operator.inputs) if t >= 0]
-        part = Extract(self._file, subgraph, [operator.index], given, operator.outputs)
+        part = Extract(self._file, number, subgraph, [operator.index], given, operator.outputs)
         for index, known in zip(operator.inputs, inputs, strict=True):
             if known is not None and not part.has_data(tensor := part.tensor(index)):
                 tensor.shape, tensor.shapeSignature = list(known.shape), None

@@ -11,13 +11,15 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tflgpu.artifact.artifact import Artifact, CpuPartition
 from tflgpu.fallback.schema_objects import packed, unpacked
-from tflgpu.graph.layout import Shape
-from tflgpu.model.tensor_info import TensorIndex
 
 if TYPE_CHECKING:  # a warm start does without
+    from tflgpu.frontend.frontend import Frontend
     from tflgpu.frontend.partition import Partition
+    from tflgpu.model.model import FileTensor, Subgraph, VariableUse
 
 ABSENT = -1  # an optional tensor that is not given
 
@@ -44,20 +46,20 @@ class Submodel:
         return cls(partition.model, tuple((i, codes[i]) for i in partition.operators), partition.is_open)
 
 
-def extract_submodel(data: bytes, subgraph: int, partition: Partition, shapes: Mapping[TensorIndex, Shape]) -> bytes:
+def extract_submodel(data: bytes, frontend: Frontend, partition: Partition) -> bytes:
     """The operators of a partition, and the subgraphs that these call, as a model file.
 
     Args:
         data: The whole model's file.
-        subgraph: Number of the partition's subgraph in it.
+        frontend: The same, lowered.
         partition: The operators.
-        shapes: Of the partition's inputs, where they are known; the file does not always have them.
 
     Returns:
         The file of the partition.
     """
-    part = Extract(unpacked(data), subgraph, partition.operators, partition.inputs, partition.outputs)
-    for index, shape in shapes.items():
+    where, sides = (frontend.entry.subgraph, frontend.subgraph), (partition.inputs, partition.outputs)
+    part = Extract(unpacked(data), *where, partition.operators, *sides)
+    for index, shape in frontend.sizes(partition).items():  # the file does not always have them
         part.tensor(index).shape = list(shape)
     return packed(part.model)
 
@@ -68,37 +70,113 @@ class Extract:
     model: a ``ModelT``, whose main subgraph has the operators. Its tables may be changed, the arrays in its buffers may
     not.
     tensors: the numbers that the subgraph's tensors have in it.
+
+    Subgraphs that operators call may use variables, whose values are inputs and outputs of these operators here: the
+    model assigns them before the operator, and reads them after it.
     """
 
     def __init__(
-        self, file: Any, subgraph: int, operators: Iterable[int], inputs: Sequence[int], outputs: Sequence[int]
+        self,
+        file: Any,
+        number: int,
+        subgraph: Subgraph,
+        operators: Iterable[int],
+        inputs: Sequence[int],
+        outputs: Sequence[int],
     ) -> None:
         """Extract operators with all that they refer to.
 
         Args:
             file: The whole model, a ``ModelT``.
-            subgraph: Number of the operators' subgraph.
+            number: Of the operators' subgraph.
+            subgraph: The operators' subgraph, with values in place of variables.
             operators: By their numbers in the subgraph.
             inputs: The tensors that the operators are given, by their numbers in the subgraph.
             outputs: The tensors that they give.
         """
         from ai_edge_litert import schema_py_generated as schema  # an extra of the package
 
-        own = file.subgraphs[subgraph]
-        calls = [own.operators[i] for i in operators]
-        self.tensors = _numbers(own, calls, (*inputs, *outputs))
+        own, operators = file.subgraphs[number], tuple(operators)
+        calls = [_renamed(own.operators[i], subgraph.aliases) for i in operators]
+        uses = [use for i in operators for use in subgraph.operators[i].variables]
+        values = (t for use in uses for t in (use.before, use.after) if t is not None)
+        self.tensors = _numbers(own, calls, (*inputs, *outputs, *values))
         called = list(_reached(file, calls))
         self._subgraphs = {number: 1 + place for place, number in enumerate(called)}
-        self._file, self._new_buffer = file, schema.BufferT
+        self._file, self._schema, self._new_buffer = file, schema, schema.BufferT
         self._buffers = {0: 0}  # buffer 0 is empty by convention
         self.model = schema.ModelT()
-        self.model.version, self.model.operatorCodes = file.version, file.operatorCodes
+        self.model.version, self.model.operatorCodes = file.version, list(file.operatorCodes)
         self.model.buffers = [schema.BufferT()]
         main = schema.SubGraphT()
-        main.name, main.tensors = own.name, [self._tensor(own.tensors[t], self.tensors) for t in self.tensors if t >= 0]
-        main.operators = [self._operator(operator, self.tensors) for operator in calls]
+        self._main, main.name, main.operators = main, own.name, []
+        main.tensors = [
+            self._tensor(own.tensors[t], self.tensors) if t < len(own.tensors) else self._value(subgraph.tensors[t])
+            for t in self.tensors
+            if t >= 0
+        ]
+        for place, call in zip(operators, calls, strict=True):
+            operator = subgraph.operators[place]
+            main.operators += [self._handle(key, self.tensors[t]) for t, key in operator.handles]
+            main.operators += [o for use in operator.variables for o in self._assignment(use)]
+            main.operators.append(self._operator(call, self.tensors))
+            main.operators += [o for use in operator.variables for o in self._reading(use)]
         main.inputs, main.outputs = ([self.tensors[t] for t in side] for side in (inputs, outputs))
         self.model.subgraphs = [main, *(self._called(file.subgraphs[number]) for number in called)]
+
+    def _value(self, value: FileTensor) -> Any:
+        """A tensor that the file does not have: the value of a variable."""
+        tensor = self._schema.TensorT()
+        tensor.name, tensor.type = value.name, getattr(self._schema.TensorType, value.dtype.upper())
+        tensor.shape, tensor.buffer = list(value.shape), 0
+        tensor.shapeSignature = list(value.signature) if -1 in value.signature else None
+        if value.quantization is not None:
+            tensor.quantization = self._schema.QuantizationParametersT()
+            tensor.quantization.scale = list(value.quantization.scale)
+            tensor.quantization.zeroPoint = list(value.quantization.zero_point)
+        if value.data is not None:
+            self.fill(tensor, np.frombuffer(value.data.tobytes(), np.uint8))
+        return tensor
+
+    def _assignment(self, use: VariableUse) -> Iterator[Any]:
+        """What gives a variable its value before an operator."""
+        if use.before is not None:
+            handle = self._new_handle()
+            yield self._handle(use.key, handle)
+            yield self._variable_operator("ASSIGN_VARIABLE", [handle, self.tensors[use.before]], [])
+
+    def _reading(self, use: VariableUse) -> Iterator[Any]:
+        """What gives the value of a variable after an operator."""
+        if use.after is not None:
+            handle = self._new_handle()
+            yield self._handle(use.key, handle)
+            yield self._variable_operator("READ_VARIABLE", [handle], [self.tensors[use.after]])
+
+    def _new_handle(self) -> int:
+        tensor = self._schema.TensorT()
+        tensor.name, tensor.type, tensor.shape, tensor.buffer = "", self._schema.TensorType.RESOURCE, [], 0
+        self._main.tensors.append(tensor)
+        return len(self._main.tensors) - 1
+
+    def _handle(self, key: str, tensor: int) -> Any:
+        """The VAR_HANDLE of a variable. tensor: of the model."""
+        operator = self._variable_operator("VAR_HANDLE", [], [tensor])
+        operator.builtinOptionsType = self._schema.BuiltinOptions.VarHandleOptions
+        options = operator.builtinOptions = self._schema.VarHandleOptionsT()
+        options.container, options.sharedName = (part.encode("latin-1") for part in key.split("\0", 1))
+        return operator
+
+    def _variable_operator(self, code: str, inputs: list[int], outputs: list[int]) -> Any:
+        number = getattr(self._schema.BuiltinOperator, code)
+        codes = self.model.operatorCodes
+        place = next((i for i, known in enumerate(codes) if known.builtinCode == number), len(codes))
+        if place == len(codes):
+            added = self._schema.OperatorCodeT()
+            added.builtinCode, added.deprecatedBuiltinCode, added.version = number, min(number, 127), 1
+            codes.append(added)
+        operator = self._schema.OperatorT()
+        operator.opcodeIndex, operator.inputs, operator.outputs = place, inputs, outputs
+        return operator
 
     def tensor(self, index: int) -> Any:
         """The ``TensorT`` of a tensor of the file's subgraph."""
@@ -151,6 +229,13 @@ class Extract:
         return operator
 
 
+def _renamed(operator: Any, aliases: Mapping[int, int]) -> Any:
+    """An operator that reads the values of variables where READ_VARIABLE gave them."""
+    operator = copy(operator)
+    operator.inputs = [aliases.get(int(t), int(t)) for t in (() if operator.inputs is None else operator.inputs)]
+    return operator
+
+
 class _Same(dict[int, int]):
     """Every number stays what it is."""
 
@@ -164,7 +249,8 @@ def _numbers(subgraph: Any, operators: Iterable[Any], others: Iterable[int]) -> 
     So tensor 0 stays tensor 0, if it is among them: quantization parameters without zero points name it.
     """
     found = {*others, *(t for o in operators for t in tensors_of(o))}
-    found |= {t for index in found if index >= 0 for t in _named_by_quantization(subgraph.tensors[index]).values()}
+    own = [subgraph.tensors[index] for index in found if 0 <= index < len(subgraph.tensors)]
+    found |= {t for tensor in own for t in _named_by_quantization(tensor).values()}
     indices = sorted(found - {ABSENT})
     return {ABSENT: ABSENT} | {index: place for place, index in enumerate(indices)}
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tflgpu.frontend.partition import Partition
-from tflgpu.model.model import NUMPY_TYPES, FileTensor, Model, Operator, Signature, Subgraph
+from tflgpu.model.model import NUMPY_TYPES, FileTensor, Model, Operator, Signature, Subgraph, VariableUse
 
 
 class Bound(NamedTuple):
@@ -25,6 +25,7 @@ class EntryPoint:
 
     signature: its key; None for a part of a model, and for the main subgraph of a file without signatures.
     bound: outputs, each with the input that has its value in the next run, which are in none of the others.
+    variables: resource variables whose values it has between runs.
     """
 
     subgraph: int
@@ -33,13 +34,15 @@ class EntryPoint:
     outputs: tuple[tuple[str, FileTensor], ...]
     signature: str | None = None
     bound: tuple[Bound, ...] = ()
+    variables: tuple[VariableUse, ...] = ()
 
     def partition(self, graph: Subgraph, partition: Partition) -> EntryPoint:
         """A part of it, its tensors under the names of the file."""
         inputs, outputs = (
             tuple((f"{t}", graph.tensors[t]) for t in side) for side in (partition.inputs, partition.outputs)
         )
-        return EntryPoint(self.subgraph, tuple(graph.operators[i] for i in partition.operators), inputs, outputs)
+        operators = tuple(graph.operators[i] for i in partition.operators)
+        return EntryPoint(self.subgraph, operators, inputs, outputs, variables=partition.held)
 
 
 def entry_point(model: Model, signature: str | None = None, outputs: Sequence[str | int] | None = None) -> EntryPoint:
@@ -59,9 +62,9 @@ def entry_point(model: Model, signature: str | None = None, outputs: Sequence[st
     inputs = tuple(each for each in inputs if each[1].dtype in NUMPY_TYPES or each[1].index in used)
     own = _named(subgraph, chosen.outputs if chosen else {}, subgraph.outputs, "output")
     key = chosen.key if chosen else None
-    if outputs is None:
-        return EntryPoint(index, subgraph.operators, inputs, own, key)
-    return EntryPoint(index, subgraph.operators, inputs, _requested(subgraph, dict(own), outputs), key)
+    wanted = own if outputs is None else _requested(subgraph, dict(own), outputs)
+    wanted = tuple((name, subgraph.tensors[subgraph.aliases.get(t.index, t.index)]) for name, t in wanted)
+    return EntryPoint(index, subgraph.operators, inputs, wanted, key, variables=subgraph.variables)
 
 
 def with_bound(entry: EntryPoint, pairs: Mapping[str, str]) -> EntryPoint:

@@ -5,19 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from tflgpu.errors import ModelError, UnsupportedError, install_command, internal_faults
 from tflgpu.frontend.complex_numbers import keep_on_one_side
 from tflgpu.frontend.control_flow.pieces import Call, LoweredPiece
 from tflgpu.frontend.cpu_assumptions import block_obstacles
 from tflgpu.frontend.entry_point import EntryPoint, entry_point, signatures_of, with_bound
 from tflgpu.frontend.input_shapes import check_batch, requested_shapes
-from tflgpu.frontend.lower import Choices, InferShapes, lower, lower_bounded
+from tflgpu.frontend.lower import Choices, InferShapes, lower, lower_bounded, with_values
 from tflgpu.frontend.lowered import Entry, Lowered
-from tflgpu.frontend.partition import Partition, partition
+from tflgpu.frontend.partition import Partition, holding_variables, partition
 from tflgpu.graph.layout import Shape
-from tflgpu.model.model import NUMPY_TYPES, FileTensor, Model, Subgraph
+from tflgpu.model.model import NUMPY_TYPES, Array, FileTensor, Model, Subgraph, VariableUse
 from tflgpu.model.quantization import Grid, is_quantized
-from tflgpu.model.tensor_info import Interface, SignatureInfo, TensorIndex, TensorInfo
+from tflgpu.model.tensor_info import (
+    InitialValue,
+    InitialValues,
+    Interface,
+    PassedVariable,
+    SignatureInfo,
+    TensorIndex,
+    TensorInfo,
+)
 from tflgpu.options import Options
 
 # Elements of tensors whose sizes only a run can tell, by their upper bounds. More take longer on the device, which
@@ -107,6 +117,32 @@ class Frontend:
         shaped = ((o, i, self.lowered.bound[i[1].index].shape) for (o, _), i in self.entry.bound)
         return tuple((o, _described(*i, shape, {})[1]) for o, i, shape in shaped)
 
+    def variables_between(
+        self, partitions: Sequence[Partition]
+    ) -> tuple[tuple[PassedVariable, ...], tuple[InitialValues, ...]]:
+        """The variables whose values partitions take and give, and what CALL_ONCEs give any variables."""
+        held = {use.key for partition in partitions for use in partition.held}
+        passed = (u for u in self.entry.variables if u.key not in held)
+        first = (
+            InitialValues(each.subgraph, tuple(InitialValue(u.key, variable_info(u), v) for u, v in each.values))
+            for each in self.subgraph.first_values
+        )
+        found = (PassedVariable(u.key, variable_info(u), u.before, u.after, self._constant(u.after)) for u in passed)
+        return tuple(found), tuple(first)
+
+    def _constant(self, tensor: TensorIndex | None) -> Array | None:
+        """The elements of a constant of the file."""
+        return None if tensor is None else self.subgraph.tensors[tensor].data
+
+    def first_values(self) -> dict[TensorIndex, Array]:
+        """The values of variables before the first run, by tensor, in the elements of the file."""
+        found: dict[TensorIndex, Array] = {}
+        given = {use.key: value for once in self.subgraph.first_values for use, value in once.values}
+        for use in self.entry.variables:
+            if use.before is not None:
+                found[use.before] = given.get(use.key, np.zeros(use.form.shape, use.form.dtype))
+        return found
+
     def _foreign(self) -> Iterator[str]:
         """Inputs and outputs that callers cannot give or take as arrays. LiteRT's strings can be taken, not given."""
         sides = (("input", self.entry.inputs, NUMPY_TYPES), ("output", self.entry.outputs, {*NUMPY_TYPES, "string"}))
@@ -119,9 +155,14 @@ class Frontend:
     def cut(self) -> tuple[Partition, ...]:
         """One piece for the device if all of the model can go there, else as few as possible for both sides."""
         inputs, outputs = ([t.index for _, t in side] for side in (self.entry.inputs, self.entry.outputs))
-        if self.lowered.is_whole:
-            return (Partition(True, tuple(range(len(self.entry.operators))), tuple(inputs), tuple(outputs)),)
-        return partition(self.subgraph, self.lowered.capable, inputs, outputs, self.lowered.known, self.lowered.calls)
+        lowered, variables = self.lowered, self.entry.variables
+        if lowered.is_whole:
+            operators = tuple(range(len(self.entry.operators)))
+            return (Partition(True, operators, tuple(inputs), tuple(outputs), variables),)
+        taken = [*inputs, *(use.before for use in variables if use.before is not None)]
+        given = [*outputs, *(t for use in variables if (t := use.after) is not None and self._constant(t) is None)]
+        pieces = partition(self.subgraph, lowered.capable, taken, given, lowered.known, lowered.calls)
+        return holding_variables(pieces, variables, [*inputs, *outputs], lowered.calls)
 
     def sizes(self, partition: Partition) -> dict[TensorIndex, Shape]:
         """The shapes of a piece's inputs, those left out that only a run can tell."""
@@ -154,6 +195,11 @@ class Frontend:
         return part
 
 
+def variable_info(use: VariableUse) -> TensorInfo:
+    """What a variable holds."""
+    return _described(use.form.name, use.form, use.form.shape, {})[1]
+
+
 def lower_model(
     model: Model, options: Options, litert: InferShapes | None, missing_types: tuple[str, ...] = ()
 ) -> Frontend:
@@ -170,6 +216,7 @@ def lower_model(
         ModelError: The model contradicts itself.
         ValueError: The options do not fit the model.
     """
+    model = with_values(model)
     entry = entry_point(model, options.interface.signature, options.interface.outputs)
     entry = with_bound(entry, options.interface.bound or {})
     shapes = requested_shapes(entry, options)

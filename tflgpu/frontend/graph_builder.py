@@ -9,7 +9,7 @@ from itertools import count
 
 import numpy as np
 
-from tflgpu.frontend.variables import Variables
+from tflgpu.frontend.variables import Variables, first_value
 from tflgpu.graph.deferred import Deferred
 from tflgpu.graph.ir import Array, EpilogueOp, Node, Tensor
 from tflgpu.model.model import FileTensor, Operator, Subgraph
@@ -62,13 +62,16 @@ class GraphBuilder:
         """From now on ``tensor`` is the value of tensor ``index`` of the file."""
         self.bound[index] = tensor
         self.tensors[tensor.id] = tensor
-        self.variables.assign_tensor(index, tensor)
+        self.variables.assign(index, tensor)
 
     def read(self, index: int) -> Tensor | None:
         """An input of an operator; None if it is absent. Variable tensors and empty constants come into being here."""
         if index >= 0 and index not in self.bound:
             tensor = self.subgraph.tensors[index]
-            self.bind(index, self.variables.read_tensor(tensor) if tensor.is_variable else self.tensor(tensor))
+            if tensor.is_variable:
+                self.bind(index, self.variables.start(index, tensor, first=first_value(tensor)))
+            else:
+                self.bind(index, self.tensor(tensor))
         return self.bound[index] if index >= 0 else None
 
     def add_map(self, source: Tensor, result: Tensor, *epilogue: EpilogueOp, operator: int | None = None) -> Tensor:

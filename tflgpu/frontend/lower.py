@@ -16,20 +16,20 @@ from tflgpu.frontend.cpu_assumptions import cpu_obstacles
 from tflgpu.frontend.entry_point import Bound, EntryPoint, entry_point
 from tflgpu.frontend.evaluators import EVALUATORS, evaluated
 from tflgpu.frontend.graph_builder import GraphBuilder
+from tflgpu.frontend.kept_states import states_of
 from tflgpu.frontend.lowered import KNOWN_CUSTOM, Entry, Lowered
 from tflgpu.frontend.partition import partition
+from tflgpu.frontend.resource_variables import VARIABLE_OPERATORS, variables_as_values
 from tflgpu.frontend.run_time_sizes.amounts import Number
 from tflgpu.frontend.run_time_sizes.open_axes import Refused, Sizes
 from tflgpu.frontend.run_time_sizes.sized_operators import RULES, Operation
-from tflgpu.frontend.variable_operators import VARIABLE_OPERATORS, states_of, use_variables
-from tflgpu.frontend.variables import Variables
-from tflgpu.graph.ir import Graph, Tensor, TensorId, remove_dead
+from tflgpu.graph.ir import Array, Graph, Tensor, TensorId, remove_dead
 from tflgpu.graph.layout import Shape
 from tflgpu.model.biases import bias_position, biases_of_sums
 from tflgpu.model.checks.subgraph_calls import called_by
 from tflgpu.model.constants.densified import densified
 from tflgpu.model.mixed_grids import mixture_reasons
-from tflgpu.model.model import FileTensor, Model, Operator, Subgraph
+from tflgpu.model.model import FileTensor, Model, Operator, Subgraph, VariableUse
 from tflgpu.model.quantization import (
     Grid,
     dequantize_op,
@@ -49,9 +49,9 @@ from tflgpu.ops.sixteen_bits import rule_for
 
 LOGGER = logging.getLogger(__name__)
 
-# The shapes of an operator's outputs; None for each that only a run can tell. Given: the number of its subgraph, the
-# operator, and its inputs, None where absent.
-InferShapes = Callable[[int, Operator, Sequence[Tensor | None]], Sequence[Shape | None]]
+# The shapes of an operator's outputs; None for each that only a run can tell. Given: the number of its subgraph, and
+# that, the operator, and its inputs, None where absent.
+InferShapes = Callable[[int, Subgraph, Operator, Sequence[Tensor | None]], Sequence[Shape | None]]
 
 KNOWN_WITHOUT_DECLARATION = (*VARIABLE_OPERATORS, *CONTROL_FLOW)
 
@@ -120,10 +120,26 @@ def lower(
     parted_loops: whether loops with loops in them that only a run decides are for the device.
     Raises ModelError where the model contradicts itself.
     """
-    entry = entry or entry_point(model)
+    if entry is None:
+        model = with_values(model)
+        entry = entry_point(model)
     lowering = _Lowering(model, entry, choices, infer, whole)
     lowering.parted_loops = parted_loops
     return lowering.run()
+
+
+def with_values(model: Model) -> Model:
+    """The model with values in place of resource variables."""
+
+    def evaluate(number: int) -> tuple[dict[int, Array], tuple[str, ...]]:
+        subgraph = model.subgraphs[number]
+        needed = tuple(o for o in subgraph.operators if o.code not in VARIABLE_OPERATORS)
+        lowered = lower(model, EntryPoint(number, needed, (), ()))
+        unknown = {t for o in needed for t in o.outputs if is_quantized(subgraph.tensors[t])}
+        known = {i: t.data for i, t in lowered.bound.items() if t.data is not None and i not in unknown}
+        return known, lowered.obstacles
+
+    return variables_as_values(model, evaluate)
 
 
 class _Lowering:
@@ -167,6 +183,8 @@ class _Lowering:
         inputs = tuple(self._input(t) for _, t in self.entry.inputs)
         for pair in self.entry.bound:
             self._bind_state(pair.input[1])
+        for use in self.entry.variables:
+            self._bind_variable(use)
         entries = tuple(self._entry(o) for o in self.entry.operators)
         given = {t.index for _, t in self.entry.outputs}
         entries = keep_on_one_side(entries, self.entry.operators, self.subgraph.tensors, given)
@@ -176,6 +194,9 @@ class _Lowering:
             self.graph.read(tensor.index)  # perhaps a variable tensor that no operator touches
         for pair in self.entry.bound:
             self._write_state(pair)
+        if not any(entry.reasons for entry in entries):
+            for use in self.entry.variables:
+                self._write_variable(use)
         states = tuple(states_of(self.graph))
         outputs = tuple(self._output(t) for _, t in self.entry.outputs)
         checked = tuple(self.graph.written(check.found).id for check in self.graph.checks)
@@ -222,7 +243,7 @@ class _Lowering:
     def _bind_state(self, tensor: FileTensor) -> None:
         """Bind an input that has the value of an output of the last run."""
         tensor = replace(tensor, shape=self.choices.shapes.get(tensor.index, tensor.shape))
-        self.graph.bind(tensor.index, self.graph.variables.read_tensor(tensor, held=True))
+        self.graph.bind(tensor.index, self.graph.variables.start(tensor.index, tensor, held=True))
 
     def _write_state(self, bound: Bound) -> None:
         """Let an input have the value of an output in the next run."""
@@ -233,9 +254,24 @@ class _Lowering:
         if (value.shape, value.dtype) != (start.shape, start.dtype):
             forms = f"{value.dtype}{list(value.shape)} and {start.dtype}{list(start.shape)}"
             raise UnsupportedError((f"output {output!r} cannot be bound to input {name!r}: they are {forms}",))
-        if value.id == start.id:  # a state that keeps its value
-            value = self.graph.add_map(value, replace(value, id=next(self.graph.ids)))
-        self.graph.variables.assign_tensor(tensor.index, value)
+        self.graph.variables.assign(tensor.index, value)
+
+    def _bind_variable(self, use: VariableUse) -> None:
+        """Bind the tensor that has a resource variable's value at the start of a run."""
+        start = self.graph.variables.start(use.key, use.form, held=True, precise=use.is_shared)
+        if use.before is not None:
+            self.graph.bind(use.before, start)
+            if -1 in use.form.signature:
+                if self.sizes is not None:
+                    raise Refused(f"the size of variable {use.form.name!r} is known only at run time")
+                self.open.add(use.before)
+
+    def _write_variable(self, use: VariableUse) -> None:
+        """Let a resource variable have a value in the next run."""
+        if use.after is not None:
+            value = self.graph.read(use.after)
+            assert value is not None
+            self.graph.variables.assign(use.key, value)
 
     def _output(self, tensor: FileTensor) -> int:
         value = self.graph.tensors[self.graph.bound[tensor.index].id]
@@ -274,7 +310,7 @@ class _Lowering:
             return [None] * len(operator.outputs)
         if self.infer is None:
             return [self.subgraph.tensors[t].shape for t in operator.outputs]
-        return self.infer(self.entry.subgraph, operator, known)
+        return self.infer(self.entry.subgraph, self.subgraph, operator, known)
 
     def _lower(self, operator: Operator) -> list[str]:
         """Add an operator to the graph. Returns why the device cannot run it; then nothing is added."""
@@ -288,8 +324,10 @@ class _Lowering:
         opens = (self.sizes.of(self.graph.read(t)) for t in operator.inputs) if self.sizes is not None else ()
         if operator.code in KNOWN_WITHOUT_DECLARATION and any(opens):
             return ["the shape of an input is known only at run time"]
+        if operator.obstacle:
+            return [operator.obstacle]
         if operator.code in VARIABLE_OPERATORS:
-            return list(use_variables(operator, self.graph, self.model, self._lower_once))
+            return []
         if operator.code in CONTROL_FLOW:
             return self._call(operator)
         if operator.code == "DENSIFY" and all(self.subgraph.tensors[t].data is not None for t in operator.outputs):
@@ -329,6 +367,7 @@ class _Lowering:
     def _call(self, operator: Operator) -> list[str]:
         """Lower an operator that calls subgraphs, into this graph or as pieces apart from it; returns the obstacle."""
         wanted = {t for o in self.subgraph.operators for t in o.inputs} | {t.index for _, t in self.entry.outputs}
+        wanted |= {use.after for use in self.entry.variables if use.after is not None}
         apart = None if self.is_called or self.choices.checks else self.calls  # checks need one graph
         lowering = self._callee, self._separate, self._lower_parts if self.parted_loops else None
         if obstacle := lower_call(operator, self.graph, self.model, *lowering, wanted, apart):
@@ -368,8 +407,8 @@ class _Lowering:
     ) -> tuple[tuple[BodyPart, ...], list[tuple[Shape, str]]] | str:
         """A subgraph as parts for the device, and the shapes and types of its outputs; or why it cannot be that."""
         subgraph = self.model.subgraphs[number]
-        if any(o.code in VARIABLE_OPERATORS for o in subgraph.operators):
-            return "it uses a variable"
+        if obstacle := next((o.obstacle for o in subgraph.operators if o.obstacle), ""):
+            return obstacle
         if refusal := self.budget.take(subgraph):
             return refusal
         given = tuple(t for t, value in values.items() if not value.is_constant)
@@ -405,12 +444,6 @@ class _Lowering:
             piece = LoweredPiece(part.graph, each.inputs, each.outputs, tuple(part.output_types))
             parts.append(BodyPart(each, None, (piece,)))
         return tuple(parts), [(whole.bound[t].shape, whole.bound[t].dtype) for t in outputs]
-
-    def _lower_once(self, index: int) -> tuple[Variables, tuple[str, ...]]:
-        """The variables that a subgraph without inputs and outputs leaves, and its obstacles."""
-        first = self._nested(self.model.subgraphs[index])
-        refusal = self.budget.take(first.subgraph)
-        return first.graph.variables, (refusal,) if refusal else first.run().obstacles
 
     def _callee(self, index: int) -> Callee:
         """What lowers a subgraph into this graph. Its constants stay the same, however often it is called."""
@@ -501,7 +534,7 @@ class _Lowering:
         LiteRT runs some operators once where their input is a constant: they give a variable its first value.
         """
         if target.is_variable and operator.code in EVALUATORS and value.is_constant:
-            value = self.graph.variables.read_tensor(target, first=value.data)
+            value = self.graph.variables.start(target.index, target, first=value.data)
         self.graph.bind(target.index, value)
 
     def _held(self, operator: Operator, result: Tensor, target: FileTensor) -> Tensor:

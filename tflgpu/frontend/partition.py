@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tflgpu.errors import UnsupportedError
-from tflgpu.model.model import Operator, Subgraph
+from tflgpu.model.model import Operator, Subgraph, VariableUse
 
 # Values that exist only inside one interpreter: handles of variables, strings, nested types.
 BOUND_TYPES = frozenset(("resource", "variant", "string"))
@@ -18,12 +18,16 @@ MOST_PARTITIONS = 64
 
 @dataclass(frozen=True)
 class Partition:
-    """Operators that run together, by index in file order, and the tensors that they take from and give to others."""
+    """Operators that run together, by index in file order, and the tensors that they take from and give to others.
+
+    held: the resource variables whose values stay on the device between runs, which are no inputs and outputs.
+    """
 
     on_device: bool
     operators: tuple[int, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    held: tuple[VariableUse, ...] = ()
 
 
 def partition(
@@ -69,6 +73,31 @@ def partition(
         _partition_of(subgraph, groups, i, constant, inputs, outputs, known, calls) for i in range(len(groups))
     ]
     return _with_constant_outputs(partitions, {*outputs} - {*inputs}, calls)
+
+
+def holding_variables(
+    partitions: Sequence[Partition],
+    variables: Sequence[VariableUse],
+    outputs: Collection[int],
+    calls: Collection[int],
+) -> tuple[Partition, ...]:
+    """The pieces, those for the device with the variables that no other piece needs.
+
+    outputs: the tensors of the caller. The values of all other variables are inputs and outputs of pieces.
+    """
+    found = list(partitions)
+    for use in variables:
+        ends = [t for t in (use.before, use.after) if t is not None]
+        elsewhere = {*outputs, *(t for other in variables if other is not use for t in (other.before, other.after))}
+        places = [n for n, p in enumerate(found) if not {*ends}.isdisjoint((*p.inputs, *p.outputs))]
+        if len(places) != 1 or not elsewhere.isdisjoint(ends) or -1 in use.form.signature:
+            continue
+        piece = found[places[0]]
+        is_call = piece.operators[0] in calls
+        if piece.on_device and not is_call and (use.after is None or use.after in piece.outputs):
+            inputs, given = (tuple(t for t in side if t not in ends) for side in (piece.inputs, piece.outputs))
+            found[places[0]] = replace(piece, inputs=inputs, outputs=given, held=(*piece.held, use))
+    return tuple(found)
 
 
 def _with_constant_outputs(
@@ -150,6 +179,8 @@ def _bound_together(subgraph: Subgraph) -> list[set[int]]:
     groups: dict[int | str, set[int]] = {}
     for operator in subgraph.operators:
         tensors = [subgraph.tensors[t] for t in (*operator.inputs, *operator.outputs) if t >= 0]
+        if operator.is_idle:
+            continue
         if operator.code == "CALL_ONCE" or any(t.dtype in BOUND_TYPES for t in tensors):
             groups.setdefault("bound", set()).add(operator.index)
         for tensor in tensors:
@@ -185,7 +216,7 @@ def _alternate(
     side: bool,
 ) -> list[tuple[bool, list[Operator]]]:
     free = {o.index for o in constant.values()}
-    waiting = [unit for unit in units if unit[0].index not in free]
+    waiting = [unit for unit in units if unit[0].index not in free and not unit[0].is_idle]
     ready = {-1, *inputs, *constant, *(t.index for t in subgraph.tensors if t.data is not None or t.is_variable)}
     written = {t for unit in waiting for o in unit for t in o.outputs}
     groups: list[tuple[bool, list[Operator]]] = []

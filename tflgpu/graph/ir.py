@@ -159,7 +159,8 @@ class State:
     """A variable, which keeps its value from one run to the next.
 
     read: the tensor that holds the value when a run starts. written: the tensor whose value the next run finds in
-    ``read``. A node computes it; no node reads it, and it is neither an output nor another state's.
+    ``read``. A node computes it; no node reads it, and it is neither an output nor another state's. Or it is the same
+    tensor: a run leaves the value as it is.
     initial: row-major, None for zeros. held: whether callers hold its memory, so that several values take turns.
     """
 
@@ -205,7 +206,7 @@ class Graph:
     @cached_property
     def wanted(self) -> frozenset[TensorId]:
         """The tensors that are needed after the last node runs."""
-        return frozenset((*self.outputs, *(s.written for s in self.states)))
+        return frozenset((*self.outputs, *(s.written for s in self.states if s.written != s.read)))
 
     @cached_property
     def constant_bytes(self) -> int:
@@ -355,6 +356,8 @@ def _operand_faults(graph: Graph, node: Node, position: int, op: EpilogueOp) -> 
 
 
 def _state_faults(graph: Graph, state: State, is_alone: bool) -> Iterator[str]:
+    if state.written == state.read:
+        return
     read, written = graph[state.read], graph[state.written]
     if (read.shape, read.dtype) != (written.shape, written.dtype):
         yield f"state {state.name} becomes another type"

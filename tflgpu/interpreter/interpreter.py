@@ -165,8 +165,8 @@ class Interpreter:
     def get_signature_runner(self, signature_key: str | None = None) -> SignatureRunner:
         """A runner for a signature, by default for the only one. Raises ValueError for an unknown key.
 
-        Signatures of different subgraphs are compiled separately. So each has variables of its own, which LiteRT's
-        would share. Equal weights are on the device once.
+        Signatures of different subgraphs are compiled separately. They share resource variables, and equal weights are
+        on the device once.
         """
         signatures = self._model.signatures
         if signature_key is None:

@@ -11,13 +11,14 @@ from weakref import ref
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tflgpu.api import CompiledModel, compile, compile_beside, lowered_model
+from tflgpu.api import CompiledModel, compile_beside, compile_with_variables, lowered_model
 from tflgpu.checking.option_fields import whole_number
 from tflgpu.errors import CacheMissError, DeviceError
 from tflgpu.graph.layout import Shape
 from tflgpu.interpreter.row_pieces import RowPieces
 from tflgpu.model.tensor_details import tensor_details
 from tflgpu.options import Options, Shapes
+from tflgpu.runtime.model_variables import ModelVariables
 
 if TYPE_CHECKING:
     from tflgpu.frontend.entry_point import EntryPoint
@@ -35,7 +36,7 @@ class SignatureCompiler:
     """Compiles the signatures of a file, so that they share copies of equal weights."""
 
     def __init__(self, source: bytes) -> None:
-        self._source = source
+        self._source, self._variables = source, ModelVariables()
         self._first: Callable[[], CompiledModel | None] = lambda: None  # the model that was compiled first
 
     def known(self, options: Options) -> CompiledModel | None:
@@ -56,7 +57,7 @@ class SignatureCompiler:
         first = self._first()
         if first is not None and first.options.interface.signature != options.interface.signature:
             return compile_beside(first, options)
-        compiled = compile(self._source, options)
+        compiled = compile_with_variables(self._source, options, self._variables)
         if first is None:
             self._first = ref(compiled)
         return compiled

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tflgpu.artifact.artifact import DevicePartition, pieces_of
 from tflgpu.artifact.serializer import open_cache
+from tflgpu.codegen.link import state_bindings
 from tflgpu.compiler import compile_piece, device_partition
 from tflgpu.fallback.cpu_engine import CpuEngine
 from tflgpu.fallback.guarded_process import GuardedProcess
@@ -75,6 +76,7 @@ def trace(
     with GuardedProcess(options.cpu_part.trial_timeout) as process:
         frontend = lower_model(read_model(model), options, litert_shapes(model, process), target.missing_types)
         values = {tensor.index: array for (_, tensor), array in zip(frontend.entry.inputs, inputs, strict=True)}
+        values |= frontend.first_values()
         for partition in frontend.partitions():
             given = [values[t] for t in partition.inputs]
             call = frontend.call(partition)
@@ -88,7 +90,7 @@ def trace(
                     (piece,) = frontend.pieces(partition)
                     results = _within(target, partial(_run_partition, piece, given, session, found))
             else:
-                rest = extract_submodel(model, frontend.entry.subgraph, partition, frontend.sizes(partition))
+                rest = extract_submodel(model, frontend, partition)
                 codes = {o.index: o.code for o in frontend.lowered.entries}
                 part = Submodel(rest, tuple((i, codes[i]) for i in partition.operators), is_open=True)
                 results = CpuEngine(part, process, None).run(given)
@@ -130,6 +132,9 @@ def _run_partition(
     plan = make_plan(optimize(piece.graph), target)
     compiled = compile_piece(piece, plan)
     executor = _executor(compiled, session)
+    for state, binding in zip(plan.graph.states, state_bindings(plan, compiled.executable), strict=True):
+        if state.initial is not None:
+            executor.set_state(binding, state.initial)
 
     def record(number: int, elements: Array) -> None:
         node = plan.kernels[number].node

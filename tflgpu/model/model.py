@@ -88,10 +88,38 @@ class FileTensor:
 
 
 @dataclass(frozen=True)
+class VariableUse:
+    """The values of a resource variable in a subgraph, or around an operator that calls one.
+
+    key: the variable's container and name, see ``tflgpu.frontend.resource_variables``. form: a tensor of its shape,
+    element type and quantization. before: the tensor with its value at the start; None if nothing reads it. after: the
+    tensor with its value at the end; None if nothing assigns it. is_shared: whether several signatures use it.
+    """
+
+    key: str
+    form: FileTensor
+    before: int | None
+    after: int | None
+    is_shared: bool = False
+
+
+@dataclass(frozen=True)
+class FirstValues:
+    """The values that a CALL_ONCE gives variables, in the elements of the file. subgraph: what it runs."""
+
+    subgraph: int
+    values: tuple[tuple[VariableUse, Array], ...] = field(compare=False)
+
+
+@dataclass(frozen=True)
 class Operator:
     """One operator.
 
     options: the fields of its flatbuffer table by snake_case name; a field that the file leaves out has its default.
+    variables: those that the subgraphs which it calls use; their values are its last inputs and outputs. handles: the
+    file's tensors with handles of these, by number, that are none of its inputs any more. is_idle: whether it does
+    nothing: what it did with variables is in the tensors that others read. obstacle: why variables that it uses cannot
+    become values. cpu_obstacle: why LiteRT must not run it either.
     """
 
     index: int
@@ -102,17 +130,29 @@ class Operator:
     options: Mapping[str, Any]
     is_custom: bool = False
     custom_options: bytes = b""
+    variables: tuple[VariableUse, ...] = ()
+    handles: tuple[tuple[int, str], ...] = ()
+    is_idle: bool = False
+    obstacle: str = ""
+    cpu_obstacle: str = ""
 
 
 @dataclass(frozen=True)
 class Subgraph:
-    """Operators in the order of execution; operators, inputs and outputs name tensors by index."""
+    """Operators in the order of execution; operators, inputs and outputs name tensors by index.
+
+    variables: those whose values it reads or writes. first_values: what its CALL_ONCEs give. aliases: tensors of the
+    file, each after the one that has its value: what READ_VARIABLE gives is the variable's value.
+    """
 
     name: str
     tensors: tuple[FileTensor, ...]
     operators: tuple[Operator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    variables: tuple[VariableUse, ...] = ()
+    first_values: tuple[FirstValues, ...] = ()
+    aliases: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
 
 from tflgpu.graph.layout import Shape
 
@@ -43,6 +46,38 @@ class TensorInfo:
 TensorIndex = int  # of the file's subgraph
 
 Interface = tuple[tuple[TensorIndex, TensorInfo], ...]  # a model's inputs, or its outputs
+
+
+@dataclass(frozen=True)
+class PassedVariable:
+    """A resource variable whose value partitions take from the host and give it.
+
+    before, after: the tensors of the file's subgraph with its value before a run and after it; None for none. constant:
+    its value after every run, if the file has that.
+    """
+
+    key: str
+    info: TensorInfo
+    before: TensorIndex | None
+    after: TensorIndex | None
+    constant: NDArray[Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class InitialValue:
+    """The first value of a resource variable, in the elements of the file."""
+
+    key: str
+    info: TensorInfo
+    value: NDArray[Any] = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class InitialValues:
+    """What a CALL_ONCE gives variables. subgraph: what it runs, which is run once whoever calls it."""
+
+    subgraph: int
+    values: tuple[InitialValue, ...]
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from tflgpu.runtime.executors.executor import Executor, Interval, PreparedRun
 from tflgpu.runtime.executors.held_state import HeldState
 from tflgpu.runtime.executors.in_flight import Arrived, InFlightRun
 from tflgpu.runtime.last_call import Targets
+from tflgpu.runtime.model_variables import VariableValues
 from tflgpu.runtime.opencl.build import Binaries, build, check_groups, keep, makes_drafts
 from tflgpu.runtime.opencl.interruptible import LONG, InterruptibleRuns, interruptible
 from tflgpu.runtime.opencl.program import Program
@@ -105,7 +106,16 @@ class Instance:
         if self._whole is not None and not self._has_checks:
             self.prepared = self._whole.prepared(self.output_names)
         self._own_states: list[HeldState] | None = None
-        self.holds = bool(artifact.bound)  # whether :meth:`hold` has to be called before a run
+        self._variables = VariableValues()  # of the run; this instance's own, until callers give some
+        self._has_own_variables = True
+        self.holds = bool(artifact.bound) or artifact.has_variables  # whether :meth:`hold` has to be called before runs
+        bound = [
+            (engine, [form for form in artifact.bound if form.partition == number])
+            for number, engine in enumerate(self._engines)
+        ]
+        self._holding = [(engine, forms) for engine, forms in bound if forms and isinstance(engine, Executor)]
+        if self.holds:
+            self._hold(None)
 
     def _start(self, number: int, clock: Stopwatch, cache: Cache | None) -> tuple[CompiledPartition, Engine]:
         """A partition with the binaries of its programs, and the engine that runs it."""
@@ -227,7 +237,8 @@ class Instance:
 
     def _run_in_parts(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
         values, _ = self._run_partitions(inputs)
-        results = _alone([values[tensor] for tensor, _ in self.artifact.outputs], inputs)
+        kept = [values[t] for v in self.artifact.passed for t in (v.before, v.after) if t in values]
+        results = _alone([values[tensor] for tensor, _ in self.artifact.outputs], [*inputs, *kept])
         for number, memory in outputs.items():
             _check_shape(f"output {self.output_names[number]!r}", memory.shape, results[number].shape)
             memory.write(self._session.queue, results[number])
@@ -241,6 +252,11 @@ class Instance:
         queue = self._session.queue
         on_host = [value.read(queue) if isinstance(value, DeviceMemory) else value for value in inputs]
         values = dict(zip((tensor for tensor, _ in self.artifact.inputs), on_host, strict=True))
+        for variable in self.artifact.passed:
+            if variable.before is not None:
+                info = variable.info
+                shape = None if info.free_axes else info.shape
+                values[variable.before] = self._variables.value(variable.key, info).on_host(shape)
         seconds: list[float] = []
         with self._guarded or nullcontext():
             for (partition, engine), runs in zip(self._partitions(), self._runs, strict=True):
@@ -252,24 +268,53 @@ class Instance:
                 results = checked_results(partition, runs.make(run) if makes_thread else run())
                 seconds.append(perf_counter() - start)
                 values |= zip(partition.outputs, results, strict=True)
+        given = {tensor for tensor, _ in self.artifact.inputs}
+        for variable in self.artifact.passed:
+            if variable.after is not None:
+                array = values[variable.after] if variable.constant is None else variable.constant
+                value = array.copy() if variable.after in given else array
+                self._variables.value(variable.key, variable.info).take(value)
         return values, seconds
 
-    def hold(self, states: Sequence[HeldState] | None) -> None:
-        """Let the next runs have these values of the states that callers hold; None for values of this instance.
+    def hold(self, states: Sequence[HeldState] | None, variables: VariableValues) -> None:
+        """Let the next runs have these values of the states that callers hold, and of the model's variables.
 
-        Raises DeviceError if memory runs out.
+        Args:
+            states: In the order of ``Artifact.bound``; None for values of this instance.
+            variables: Of the opened model.
+
+        Raises:
+            DeviceError: Memory runs out.
         """
+        self._variables, self._has_own_variables = variables, False
+        self._hold(states)
+
+    def _hold(self, states: Sequence[HeldState] | None) -> None:
+        """:meth:`hold` with the values of variables that there are."""
         if states is None:
             if self._own_states is None:
-                self._own_states = [HeldState(form, self._session) for form in self.artifact.bound]
+                bound = (form for form in self.artifact.bound if not form.variable)
+                self._own_states = [HeldState(form, self._session) for form in bound]
             states = self._own_states
-        for executor in self._executors():
-            executor.hold(states)
+        variables, given = self._variables, iter(states)
+        variables.initialize(self.artifact.first)
+        for executor, forms in self._holding:
+            executor.hold(
+                [
+                    variables.value(form.variable, form.input).on_device(form, self._session)
+                    if form.variable
+                    else next(given)
+                    for form in forms
+                ]
+            )
 
     def reset_state(self) -> None:
-        """Set every variable to its initial value."""
+        """Set every variable to its initial value, but for those that callers gave."""
         for state in self._own_states or ():
             state.clear()
+        if self._has_own_variables and self.holds:
+            self._variables.reset()
+            self._hold(None)
         self._settle()
         for engine in self._engines:
             engine.reset_state()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from math import prod
 from threading import get_ident
 
@@ -26,6 +26,7 @@ from tflgpu.runtime.executors.held_state import HeldState
 from tflgpu.runtime.input_check import InputCheck, Inputs, Outputs, check_outputs
 from tflgpu.runtime.instance import Instance, Timed
 from tflgpu.runtime.last_call import LastCall, Targets
+from tflgpu.runtime.model_variables import ModelVariables
 from tflgpu.runtime.opencl import process
 from tflgpu.runtime.opencl.process import inside, is_orphan
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
@@ -48,13 +49,22 @@ class Runner:
     """Runs the instances of one model."""
 
     def __init__(
-        self, infos: Sequence[TensorInfo], session: Session, first: Instance, make: Callable[[Shapes], Instance]
+        self,
+        infos: Sequence[TensorInfo],
+        session: Session,
+        first: Instance,
+        make: Callable[[Shapes], Instance],
+        variables: ModelVariables,
     ) -> None:
-        """infos: of the inputs. make: an instance for inputs of these shapes. first: the one for those of ``infos``."""
+        """infos: of the inputs. make: an instance for inputs of these shapes. first: the one for those of ``infos``.
+
+        variables: of the opened model.
+        """
         self._infos, self.session, self._make = infos, session, make
         self._inputs, self._last = InputCheck(infos, session), LastCall(session.queue)
         self._failures = DeviceFailures(session.device, "running the model")
-        self._lock = threading.RLock()
+        self._variables = variables
+        self._lock = variables.lock if first.artifact.has_variables else threading.RLock()
         self._announcer = Announcer()
         self._depth = 0  # calls that the thread with the lock is in the middle of
         self._late_resets: set[int] = set()  # depths of calls after which the state is to be reset
@@ -119,8 +129,11 @@ class Runner:
                     else:
                         targets = self._targets(instance, values, inputs, outputs) if known is None else known.targets
                     if instance.holds:
-                        instance.hold(states)
-                    arrays = instance.run(values, targets.places)
+                        with self._variables.turn() as variables:
+                            instance.hold(states, variables)
+                            arrays = instance.run(values, targets.places)
+                    else:
+                        arrays = instance.run(values, targets.places)
                 finally:
                     self._depth = depth
                     if self._late_resets:
@@ -136,8 +149,11 @@ class Runner:
                 instance = self._instance(values, depth)
                 targets = self._targets(instance, values, inputs, outputs) if known is None else known.targets
                 if instance.holds:
-                    instance.hold(states)
-                flight = instance.enqueue(values, targets.places)
+                    with self._variables.turn() as variables:
+                        instance.hold(states, variables)
+                        flight = instance.enqueue(values, targets.places)
+                else:
+                    flight = instance.enqueue(values, targets.places)
             return Submission(instance, flight, targets, self._lock, self._failures, self._announcer)
 
     def run_many(self, many: Iterable[Inputs]) -> Iterator[dict[str, Array]]:
@@ -167,9 +183,10 @@ class Runner:
             values = self._inputs.values(inputs)
             with self._turn() as depth:
                 instance = self._instance(values, depth)
-                if instance.holds:
-                    instance.hold(None)
-                return instance.profile(values, runs)
+                with self._variables.turn() if instance.holds else nullcontext() as variables:
+                    if variables is not None:
+                        instance.hold(None, variables)
+                    return instance.profile(values, runs)
 
     def pinned_array(self, name: str) -> Array:
         """An array in pinned memory for an input. Raises ValueError for an unknown name."""
@@ -197,6 +214,7 @@ class Runner:
         """Of the instances that a call of this thread is in the middle of, when that is over."""
         with self._failures, self._turn() as depth:
             self._check_open()
+            self._variables.reset()
             self._late_resets.update(range(depth))
             for number in list(self._instances):
                 if number >= depth:

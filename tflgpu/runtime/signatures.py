@@ -14,6 +14,7 @@ from tflgpu.artifact.executable import SharedConstants
 from tflgpu.errors import CacheMissError, UnsupportedError
 from tflgpu.model.tensor_info import SignatureInfo
 from tflgpu.options import Options
+from tflgpu.runtime.model_variables import ModelVariables
 
 if TYPE_CHECKING:
     from tflgpu.runtime.model_session import ModelSession
@@ -37,8 +38,13 @@ class Family(Generic[M]):
         infos: Sequence[SignatureInfo],
         options: Options,
         make: Callable[[Options, Family[M]], M],
+        variables: ModelVariables,
     ) -> None:
-        """own: key of the first one's signature. infos: of all. options: of the first. make: compiles another one."""
+        """own: key of the first one's signature. infos: of all. options: of the first. make: compiles another one.
+
+        variables: of the opened model, which all have.
+        """
+        self.variables = variables
         self.bound: dict[str, str] = {}  # inputs by output, for all models
         self.states: ModelSession | None = None  # of these
         self.constants: tuple[tuple[SharedConstants, cl.Buffer], ...] = ()  # that later models may share

@@ -1,4 +1,4 @@
-"""A state of a session: what one run writes and a later one reads."""
+"""A state of a session, or a variable of a model: what one run writes and a later one reads."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.runtime.executors.held_state import HeldState
 from tflgpu.runtime.opencl.session import Session
 
+QUANTIZED = ("int8", "uint8", "int16")  # whose elements the device has as the real numbers that they stand for
+
 
 class StateValue:
-    """The value of one state, zeros at first. Not thread-safe: the session serializes the calls."""
+    """The value of one state, zeros at first, in the elements of the file. Not thread-safe: who has it serializes."""
 
     def __init__(self, info: TensorInfo) -> None:
         """info: of the input that reads it, with the shape that the file declares."""
@@ -22,6 +24,8 @@ class StateValue:
         self._array: Array | None = None  # None for zeros, and where the device has the value
         self._held: HeldState | None = None
         self._is_on_device = False
+        is_quantized = info.quantization is not None and info.dtype in QUANTIZED
+        self._quantization = info.quantization if is_quantized else None
 
     def on_device(self, form: BoundState, session: Session) -> HeldState:
         """The value in memory that kernels read and write, for a state of this form.
@@ -29,27 +33,26 @@ class StateValue:
         Raises ValueError if the value has another shape, DeviceError if memory runs out.
         """
         held = self._held
-        if held is not None and self._is_on_device and held.fits(form):
+        if held is not None and self._is_on_device and held.fits(form, session):
             return held
-        is_zeros = self._array is None and not self._is_on_device
-        value = None if is_zeros else self.on_host(form.binding.shape)
-        if held is None or not held.fits(form):
+        are_zeros = self._array is None and not self._is_on_device and not self._has_offset
+        value = None if are_zeros else self.on_host(form.binding.shape)
+        if held is None or not held.fits(form, session):
             held = self._held = HeldState(form, session)
-        elif is_zeros:
+        elif are_zeros:
             held.clear()
         if value is not None:
-            held.write(value)
+            held.write(self._numbers(value))
         self._array, self._is_on_device = None, True
         return held
 
-    def on_host(self, shape: Shape) -> Array:
-        """The value, for an input of this shape. Raises ValueError if it has another one."""
+    def on_host(self, shape: Shape | None = None) -> Array:
+        """The value, for an input of this shape, by default of any. Raises ValueError if it has another one."""
         if self._is_on_device:
-            assert self._held is not None
-            self.take(self._held.read().astype(self._info.dtype, copy=False))
+            self.take(self._read())
         if self._array is None:
-            self._array = np.zeros(shape, self._info.dtype)
-        if self._array.shape != shape:
+            self._array = np.zeros(self._info.shape if shape is None else shape, self._info.dtype)
+        if shape is not None and self._array.shape != shape:
             raise ValueError(
                 f"state {self._info.name!r} has shape {list(self._array.shape)}; an input of shape {list(shape)} "
                 "reads it"
@@ -62,10 +65,7 @@ class StateValue:
 
     def array(self) -> Array:
         """A copy of the value."""
-        if self._is_on_device:
-            assert self._held is not None
-            return self._held.read().astype(self._info.dtype, copy=False)
-        return self.on_host(self._shape).copy()
+        return self._read() if self._is_on_device else self.on_host(self._shape).copy()
 
     def reset(self, value: Array | None = None) -> None:
         """Set it to zeros, or to a value that :meth:`checked` returned."""
@@ -92,3 +92,26 @@ class StateValue:
         if self._held is not None:
             return self._held.form.binding.shape
         return self._info.shape if self._array is None else self._array.shape
+
+    @property
+    def _has_offset(self) -> bool:
+        """Whether elements of 0 stand for another number."""
+        return self._quantization is not None and self._quantization.zero_point[0] != 0
+
+    def _numbers(self, value: Array) -> Array:
+        """What elements of the file stand for."""
+        if self._quantization is None:
+            return value
+        scale, zero = self._quantization.scale[0], self._quantization.zero_point[0]
+        return np.asarray((value.astype(np.float64) - zero) * scale, np.float32)
+
+    def _read(self) -> Array:
+        """The value on the device as a new array, in elements of the file."""
+        assert self._held is not None
+        numbers = self._held.read()
+        if self._quantization is None:
+            return numbers.astype(self._info.dtype, copy=False)
+        scale, zero = self._quantization.scale[0], self._quantization.zero_point[0]
+        limits = np.iinfo(self._info.dtype)
+        elements = np.clip(np.rint(numbers / np.float64(scale)) + zero, limits.min, limits.max)
+        return np.asarray(elements, self._info.dtype)

@@ -113,8 +113,8 @@ def test_what_only_lowering_can_count_is_bounded(monkeypatch: pytest.MonkeyPatch
     assert "inlining it takes" in refusal(nested_loops(6, 12, computed=True))
 
 
-def test_first_values_of_variables_are_within_the_budget() -> None:
-    assert "inlining it takes" in refusal(nested_initializations(20))
+def test_initializations_within_each_other_are_not_followed() -> None:
+    assert "its subgraph 41 has a CALL_ONCE of its own" in refusal(nested_initializations(20))
 
 
 def test_constants_that_loops_repeat_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

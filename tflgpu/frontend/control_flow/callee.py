@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from tflgpu.errors import ModelError
 from tflgpu.frontend.control_flow.budget import Budget
 from tflgpu.frontend.graph_builder import GraphBuilder
-from tflgpu.frontend.variable_operators import VARIABLE_OPERATORS
 from tflgpu.graph.ir import Tensor
 from tflgpu.model.model import Model, Operator, Subgraph
 from tflgpu.model.quantization import is_quantized
@@ -34,8 +33,6 @@ class Callee:
         try:
             for operator in self.subgraph.operators:
                 reasons = self.lower(operator)
-                if operator.code in VARIABLE_OPERATORS:
-                    reasons = ["it uses a variable"]
                 if reasons:
                     return f"operator {operator.index} {operator.code}: {reasons[0]}"
         except ModelError as error:

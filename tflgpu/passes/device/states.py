@@ -21,6 +21,8 @@ def _without_copies(graph: Graph) -> Graph:
     copies: dict[TensorId, TensorId] = {}
     taken = {*graph.given, *graph.wanted}
     for state in graph.states:
+        if state.written == state.read:
+            continue
         node = graph.producer[state.written]
         source = node.inputs[0]
         producer = graph.producer.get(source)
@@ -58,6 +60,8 @@ def overwrite_states(planning: Planning) -> Planning:
     graph = planning.graph
     root, nodes = roots(graph), list(graph.nodes)
     for state in graph.states:
+        if state.written == state.read:
+            continue
         time, node = next((time, n) for time, n in enumerate(nodes) if n.output == state.written)
         attributes = node.attributes
         if node.epilogue or not isinstance(attributes, Gather) or attributes.background is None:

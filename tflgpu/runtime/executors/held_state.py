@@ -37,10 +37,10 @@ class HeldState:
         """Let the value that was written to :attr:`spare` be the current one."""
         self.current, self._spare = self.spare, self.current
 
-    def fits(self, form: BoundState) -> bool:
-        """Whether an executable with a state of this form can have the memory."""
+    def fits(self, form: BoundState, session: Session) -> bool:
+        """Whether an executable with a state of this form can have the memory, on the queue of this session."""
         mine = self.form
-        return (mine.binding, mine.bytes) == (form.binding, form.bytes)
+        return (mine.binding, mine.bytes) == (form.binding, form.bytes) and self._session.queue is session.queue
 
     def write(self, value: Array) -> None:
         """Set the value, which is copied before this returns."""

@@ -1,0 +1,81 @@
+"""The resource variables of an opened model: one value each, which all of its signatures read and write.
+
+A signature's runs find the values where it needs them: on the device in the layout that its kernels were planned for,
+or on the host for what the CPU runs and for loops and branches. A value stays where the last run left it, and is
+brought to where the next run needs it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from tflgpu.model.tensor_info import InitialValues, TensorInfo
+from tflgpu.runtime.state_value import StateValue
+
+
+class VariableValues:
+    """The values of variables by key, zeros at first. Not thread-safe: see :meth:`ModelVariables.turn`."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, StateValue] = {}
+        self._initialized: set[int] = set()  # the subgraphs of CALL_ONCEs
+
+    def value(self, key: str, info: TensorInfo) -> StateValue:
+        """The value of a variable. info: of what a run reads or writes."""
+        if key not in self._values:
+            self._values[key] = StateValue(info)
+        return self._values[key]
+
+    def initialize(self, first: Sequence[InitialValues]) -> None:
+        """Give variables their first values, each CALL_ONCE once whoever calls it."""
+        for once in first:
+            if once.subgraph not in self._initialized:
+                self._initialized.add(once.subgraph)
+                for each in once.values:
+                    self.value(each.key, each.info).take(np.array(each.value))
+
+    def reset(self) -> None:
+        """Forget all values, so that CALL_ONCEs initialize again."""
+        self._initialized.clear()
+        for value in self._values.values():
+            value.reset()
+
+
+class ModelVariables:
+    """The values of a model's variables, for runs of its signatures by any thread.
+
+    A signal handler that interrupts a run cannot wait for it, and the values may be those of half a run: what it runs
+    has values of its own.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # of every runner of a signature with variables
+        self._depth = 0  # runs that the thread with the lock is in the middle of
+        self._values: dict[int, VariableValues] = {}  # by depth
+        self._late_resets: set[int] = set()  # depths of runs after which the values are to be reset
+
+    @contextmanager
+    def turn(self) -> Iterator[VariableValues]:
+        """The values, for one run."""
+        with self.lock:
+            depth = self._depth
+            self._depth = depth + 1
+            try:
+                yield self._values.setdefault(depth, VariableValues())
+            finally:
+                self._depth = depth
+                if depth in self._late_resets:
+                    self._late_resets.discard(depth)
+                    self._values[depth].reset()
+
+    def reset(self) -> None:
+        """Forget all values; those of runs that this thread is in the middle of when these are over."""
+        with self.lock:
+            self._late_resets.update(range(self._depth))
+            for depth, values in self._values.items():
+                if depth >= self._depth:
+                    values.reset()
