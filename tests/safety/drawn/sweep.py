@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from threading import Lock
+from typing import Any
 
 from tests.safety.drawn.jobs import EXECUTORS, ON_GPUS
 from tests.safety.drawn.judge import SECONDS, Judge, Verdict
-from tests.safety.drawn.networks import Network, chains_of, integer_network, network
+from tests.safety.drawn.networks import chains_of, integer_network, network
+from tests.safety.drawn.states import StateJudge, stateful
 from tests.safety.sandbox import share_out
 
 
@@ -28,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="Intel", help="as Options(device=) takes it (default: %(default)s)")
     parser.add_argument("--gpu", action="store_true", help="the device is a GPU: take the executors that it has")
     parser.add_argument("--quantized", action="store_true", help="draw quantized networks only")
+    parser.add_argument("--states", action="store_true", help="draw models with variables and several signatures")
     parser.add_argument("--integers", type=int, metavar="N", help="draw networks of N chains of integers only")
     parser.add_argument(
         "--unoptimized", action="store_true", help="let a CPU's compiler not optimize: half of the time"
@@ -38,21 +41,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     drawing, counts = Lock(), Counter[str]()
     executors = ON_GPUS if options.gpu else EXECUTORS
 
-    def drawn_from(seed: int) -> Network:
+    def drawn_from(seed: int) -> Any:
+        if options.states:
+            return stateful(Random(seed), executors)
         if options.integers:
             return integer_network(Random(seed), options.integers, executors)
         return network(Random(seed), executors, options.quantized)
 
-    def judged(judge: Judge, seed: int) -> str:
+    def judged(judge: Any, seed: int) -> str:
         with drawing:
             drawn = drawn_from(seed)
         verdict = judge.judge(drawn)
-        if verdict.outcome != "right" and len(drawn.chains) > 1:
+        if verdict.outcome != "right" and not options.states and len(drawn.chains) > 1:
             for chain in chains_of(drawn):
                 note(seed, chain, judge.judge(chain))
         return note(seed, drawn, verdict)
 
-    def note(seed: int, drawn: Network, verdict: Verdict) -> str:
+    def note(seed: int, drawn: object, verdict: Verdict) -> str:
         if verdict.outcome != "right":
             line = {"seed": seed, "outcome": verdict.outcome, "cause": verdict.cause, "network": str(drawn)}
             if options.json:
@@ -62,7 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(*line.values(), sep="\n  ", flush=True)
         return verdict.outcome
 
-    def make() -> Judge:
+    def make() -> Any:
+        if options.states:
+            return StateJudge(options.device)
         return Judge(options.device, options.seconds, optimized=not options.unoptimized)
 
     seeds = range(options.seed, options.seed + options.cases)
