@@ -696,6 +696,11 @@ def compile_with_variables(model: ModelSource, options: Options, variables: Mode
         return CompiledModel(content, check_options(options), variables=variables)
 
 
+def reset_variable_tensors(model: CompiledModel) -> None:
+    """Set a model's variable tensors to their first values, as LiteRT does when it allocates; not other variables."""
+    model._runner.reset_state(of_model=False)
+
+
 def compile_beside(first: CompiledModel, options: Options) -> CompiledModel:
     """Another signature of a model's file, on its device and queue, with its copies of equal weights.
 

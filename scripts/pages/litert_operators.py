@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 
 from ai_edge_litert.interpreter import Interpreter
-from tflgpu.frontend.variable_operators import VARIABLE_OPERATORS
 
 from tflgpu.frontend.control_flow.call import CONTROL_FLOW
+from tflgpu.frontend.resource_variables import VARIABLE_OPERATORS
 from tflgpu.frontend.run_time_sizes.sized_operators import RULES
 from tflgpu.model.checks.operator_arity import LEAST_CUSTOM
 from tflgpu.model.writer import ModelBuilder

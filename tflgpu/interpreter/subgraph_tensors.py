@@ -11,7 +11,13 @@ from weakref import ref
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tflgpu.api import CompiledModel, compile_beside, compile_with_variables, lowered_model
+from tflgpu.api import (
+    CompiledModel,
+    compile_beside,
+    compile_with_variables,
+    lowered_model,
+    reset_variable_tensors,
+)
 from tflgpu.checking.option_fields import whole_number
 from tflgpu.errors import CacheMissError, DeviceError
 from tflgpu.graph.layout import Shape
@@ -177,7 +183,7 @@ class SubgraphTensors:
         if former is None or former.shapes != shapes:
             return False
         _, self._compiled, self._chosen, self._lowered = former
-        self._compiled.reset_state()
+        reset_variable_tensors(self._compiled)
         return True
 
     def _in_pieces(self) -> RowPieces | None:

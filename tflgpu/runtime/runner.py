@@ -210,11 +210,15 @@ class Runner:
                 return info
         raise ValueError(f"the model has no input {name!r}; it has {[info.name for info in self._infos]}")
 
-    def reset_state(self) -> None:
-        """Of the instances that a call of this thread is in the middle of, when that is over."""
+    def reset_state(self, *, of_model: bool = True) -> None:
+        """Of the instances that a call of this thread is in the middle of, when that is over.
+
+        of_model: whether to reset the variables of the opened model, too.
+        """
         with self._failures, self._turn() as depth:
             self._check_open()
-            self._variables.reset()
+            if of_model:
+                self._variables.reset()
             self._late_resets.update(range(depth))
             for number in list(self._instances):
                 if number >= depth:
