@@ -10,7 +10,7 @@ import pytest
 INTERNALS = Path(__file__).parents[2] / "docs" / "internals"
 DECISIONS = (INTERNALS / "decisions.md").read_text(encoding="utf-8").split("\n### ")[1:]
 PARTS = ["Context", "Decision", "Consequence", "Code"]
-MOST_LINES, MOST_DECISIONS = 8, 80
+MOST_LINES, MOST_DECISIONS = 8, 90
 
 TABLES = sorted((INTERNALS / "measurements").glob("[!i]*.md"))
 HEAD = "| date | device | model or shape | what was tried | before | after | kept |"

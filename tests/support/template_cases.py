@@ -299,8 +299,8 @@ def scattered(net: Net) -> Tensor:
     value[[2, 0, 2]] = x.value
     net.output(net.op("STABLEHLO_SCATTER", [table, net.input(at), x], value, options))
     net.output(sums[0])
-    net.output(sums[1])
-    return net.op("REVERSE_V2", [sums[2], net.integers([1])], sums[2].value[:, ::-1])
+    net.output(sums[2])
+    return net.op("REVERSE_V2", [sums[1], net.integers([1])], sums[1].value[:, ::-1])
 
 
 def bucketed(net: Net) -> Tensor:
