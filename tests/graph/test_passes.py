@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -161,19 +162,22 @@ def test_padding_stays_out_of_pooling(code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "activation", "pixels", "merged"),
+    ("code", "activation", "margins", "merged"),
     [
-        ("MAX_POOL_2D", "RELU", 2, True),
-        ("MAX_POOL_2D", "RELU6", 1, True),
-        ("MAX_POOL_2D", "RELU_N1_TO_1", 1, False),  # a zero can be the maximum of negative numbers
-        ("MAX_POOL_2D", "RELU", 3, False),  # windows in the corners see zeros only
-        ("AVERAGE_POOL_2D", "RELU", 1, False),
+        ("MAX_POOL_2D", "RELU", (2, 1, 2, 1), True),
+        ("MAX_POOL_2D", "RELU6", (1, 1, 1, 1), True),
+        ("MAX_POOL_2D", "RELU_N1_TO_1", (1, 1, 1, 1), False),  # a zero can be the maximum of negative numbers
+        # Windows at that border see zeros only.
+        *(("MAX_POOL_2D", "RELU", margins, False) for margins in sorted({*permutations((3, 0, 0, 0))})),
+        ("AVERAGE_POOL_2D", "RELU", (1, 1, 1, 1), False),
     ],
 )
-def test_padding_joins_the_maximum_that_it_cannot_change(code: str, activation: str, pixels: int, merged: bool) -> None:
-    m = Model()
-    x = m.pad(m.add(activation, [m.input(IMAGE)]), [(0, 0), (pixels, 1), (pixels, 1), (0, 0)])
-    shape = (1, IMAGE[1] + pixels - 1, IMAGE[2] + pixels - 1, IMAGE[3])
+def test_padding_joins_the_maximum_that_it_cannot_change(
+    code: str, activation: str, margins: tuple[int, ...], merged: bool
+) -> None:
+    m, (top, bottom, left, right) = Model(), margins
+    x = m.pad(m.add(activation, [m.input(IMAGE)]), [(0, 0), (top, bottom), (left, right), (0, 0)])
+    shape = (1, IMAGE[1] + top + bottom - 2, IMAGE[2] + left + right - 2, IMAGE[3])
     y = m.add(code, [x], shape, filter_width=3, filter_height=3, **WINDOW)
     graph = apply(merge_padding, m.graph(y))
     assert kinds(graph) == {"map": 1, "pool": 1} | ({} if merged else {"rearrange": 1})

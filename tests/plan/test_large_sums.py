@@ -95,6 +95,44 @@ def test_what_may_exceed_half_is_marked(make: Callable[[Model, int], int], expec
     assert precise(make) == expected
 
 
+HALF = 65504.0
+# How far elements reach, and what makes them so: operators in a row.
+REACHES: dict[str, tuple[tuple[str, ...], tuple[float, float]]] = {
+    "any": ((), (-HALF, HALF)),
+    "not negative": (("RELU",), (0, HALF)),
+    "not positive": (("RELU", "NEG"), (-HALF, 0)),
+    "to 6": (("RELU6",), (0, 6)),
+    "from -6": (("RELU6", "NEG"), (-6, 0)),
+    "to 1": (("RELU_N1_TO_1",), (-1, 1)),
+}
+# What is computed of 24 rows, in numpy of the rows.
+GROWTHS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
+    "sum": ("SUM", lambda x: x.sum(0)),
+    "product": ("REDUCE_PROD", lambda x: x.prod(0)),
+    "running sum": ("CUMSUM", lambda x: x.cumsum(0)),
+    "mean": ("MEAN", lambda x: x.mean(0)),
+    "maximum": ("REDUCE_MAX", lambda x: x.max(0)),
+}
+
+
+@pytest.mark.parametrize("reach", REACHES)
+@pytest.mark.parametrize("growth", GROWTHS)
+def test_precise_is_what_elements_at_their_ends_take_beyond_half(reach: str, growth: str) -> None:
+    """On either side of zero."""
+    operators, ends = REACHES[reach]
+    code, function = GROWTHS[growth]
+
+    def make(m: Model, x: int) -> int:
+        for operator in operators:
+            x = m.add(operator, [x])
+        axes = [x, m.ints([1])]
+        return m.add(code, axes) if code == "CUMSUM" else m.add(code, axes, (1, 1, 24, 8), keep_dims=True)
+
+    with np.errstate(over="ignore"):
+        largest = max(np.abs(function(np.full(24, end))).max() for end in ends)
+    assert bool(precise(make)) == (largest > HALF)
+
+
 def test_what_is_divided_by_a_large_sum_stays_in_half() -> None:
     m = Model()
     graph = optimize(m.graph(m.conv(divided_by(m, m.conv(m.input(SHAPE), out=8)))))

@@ -6,7 +6,9 @@ import gc
 import weakref
 from collections.abc import Callable
 
+import numpy as np
 import pyopencl as cl
+import pyopencl.array as cl_array
 import pytest
 
 import tflgpu
@@ -23,6 +25,13 @@ def test_an_array_that_comes_again_may_have_moved(model: tflgpu.CompiledModel) -
             moved[name].base_data = value.base_data
         model.run(moved, targets)
         assert_equal({name: a.get() for name, a in targets.items()}, model.run(arrays(seed)))
+    parts = cl_array.to_device(model.queue, np.stack([arrays(seed)["x2"] for seed in (7, 8)]))
+    moved["x2"].base_data = parts.base_data
+    for part, seed in zip(parts, (7, 8), strict=True):
+        moved["x2"].offset = part.offset
+        model.run(moved, targets)
+        expected = model.run({**arrays(8), "x2": arrays(seed)["x2"]})
+        assert_equal({name: a.get() for name, a in targets.items()}, expected)
     moved["x2"] = moved["x2"].with_queue(cl.CommandQueue(model.queue.context))
     model.run(moved, targets)
     kept = weakref.ref(moved["x2"])

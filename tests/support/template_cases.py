@@ -193,8 +193,9 @@ def fully_connected(net: Net) -> Tensor:
 
 
 def pools(net: Net) -> Tensor:
-    x, w = _image(net, 1, 7, 5, 6), Window((3, 2), (2, 1), padding="SAME")
-    options = _options(w, filter_height=3, filter_width=2)
+    """With padding at all four borders, of different sizes."""
+    x, w = _image(net, 1, 7, 5, 6), Window((4, 4), (1, 2), padding="SAME")
+    options = _options(w, filter_height=4, filter_width=4)
     y = net.op("MAX_POOL_2D", [x], windows.max_pool_2d(x.value, w), options, activation="NONE")
     return net.op("AVERAGE_POOL_2D", [y], windows.average_pool_2d(y.value, w), options, activation="NONE")
 
@@ -221,13 +222,18 @@ def rearrangements(net: Net) -> Tensor:
     margins = [(0, 0), (1, 2), (0, 1), (1, 0)]
     net.output(net.op("PAD", [x, net.integers(margins)], np.pad(x.value, margins)))
     net.output(net.op("TRANSPOSE", [x, net.integers([0, 3, 1, 2])], x.value.transpose(0, 3, 1, 2)))
+    moved = net.op("TRANSPOSE", [x, net.integers([0, 2, 3, 1])], x.value.transpose(0, 2, 3, 1))
+    net.output(net.op("SUM", [moved, net.integers([3])], moved.value.sum(3)))  # reads lanes past the last of 3 channels
     begin, end, strides = net.integers([0, 2, 0, 5]), net.integers([1, -4, 4, 0]), net.integers([1, -1, 2, -2])
     return net.op("STRIDED_SLICE", [x, begin, end, strides], x.value[0:1, 2:-4:-1, 0:4:2, 5:0:-2])
 
 
 def reshape(net: Net) -> Tensor:
+    """A sum over channels reads the lanes past the last one, which have to be zero."""
     x = _image(net, 2, 3, 5, 6)
-    return net.op("RESHAPE", [x, net.integers([4, 45])], x.value.reshape(4, 45), {"new_shape": [4, 45]})
+    y = net.op("RESHAPE", [x, net.integers([4, 45])], x.value.reshape(4, 45), {"new_shape": [4, 45]})
+    net.output(net.op("SUM", [y, net.integers([1])], y.value.sum(1)))
+    return y
 
 
 def gathers(net: Net) -> Tensor:
