@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pyopencl as cl
 import pytest
 
+from tests.quick import on_first_runtime
 from tests.support.targets import CPU
 from tflgpu.codegen.render import prelude, render
 from tflgpu.graph.ir import Array, Graph, Node, Tensor
@@ -131,7 +134,7 @@ def sums(case: Case, image: Array, weights: Array) -> Array:
 
 
 def planned(case: Case, unit: str, cpu: Target = CPU) -> tuple[Plan, PlannedKernel, Array, Array]:
-    """The plan of the case alone, its kernel, the image, and the result that it has to give."""
+    """The plan of the case alone, its kernel, the image as it is stored, and the result that it has to give."""
     random, out = np.random.default_rng(len(case.shape) + case.out), case.channels
     image = random.integers(0, 256, case.shape).astype(np.uint8)
     depth = case.shape[-1] // case.groups if case.out else 1
@@ -170,7 +173,7 @@ def planned(case: Case, unit: str, cpu: Target = CPU) -> tuple[Plan, PlannedKern
     target = replace(cpu, integer_unit=unit)
     kernel_of_node = planned_kernel(node, Planning(graph, target, storage))
     plan = Plan({}, {}, {}, 0, 0, 0, graph, target, (kernel_of_node,), storage)
-    return plan, kernel_of_node, image, expected
+    return plan, kernel_of_node, stored(case, image), expected
 
 
 def padded_pack(image: Array, zero: int) -> Array:
@@ -186,12 +189,28 @@ def stored(case: Case, image: Array) -> Array:
     return image ^ np.uint8(128 if case.given == "char" else 0)
 
 
-def run(plan: Plan, kernel: PlannedKernel, image: Array, device_name: str) -> Array:
-    source = render(plan)
-    context = cl.Context([choose(device_name).handle])
-    queue = cl.CommandQueue(context)
-    launched = cl.Kernel(compile_program(context, source.text), source.names[0])
-    shape = plan.storage[3].geometry.shape
+@pytest.fixture(scope="module")
+def results(device_name: str) -> Callable[[str], dict[str, tuple[PlannedKernel, Array, Array]]]:
+    """Of each case for a unit its kernel, what that gives, and what it has to give. One program has all kernels."""
+
+    @cache
+    def run(unit: str) -> dict[str, tuple[PlannedKernel, Array, Array]]:
+        parts = {name: planned(case, unit) for name, case in CASES.items()}
+        source = render(replace(parts["pointwise"][0], kernels=tuple(kernel for _, kernel, _, _ in parts.values())))
+        context = cl.Context([choose(device_name).handle])
+        program = compile_program(context, source.text)
+        names = zip(parts, source.names, strict=True)
+        kernels = {name: cl.Kernel(program, function) for name, function in names}
+        return {
+            name: (kernel, launched(context, kernels[name], plan, kernel, image), expected)
+            for name, (plan, kernel, image, expected) in parts.items()
+        }
+
+    return run
+
+
+def launched(context: cl.Context, function: cl.Kernel, plan: Plan, kernel: PlannedKernel, image: Array) -> Array:
+    queue, shape = cl.CommandQueue(context), plan.storage[3].geometry.shape
     result = np.full(Geometry(shape).elements + 64, np.nan, np.float32)
     given = {"src": image, "dst": result}
     buffers, arguments = {}, []
@@ -199,19 +218,22 @@ def run(plan: Plan, kernel: PlannedKernel, image: Array, device_name: str) -> Ar
         data = given[argument.name] if argument.data is None else argument.data
         buffers[argument.name] = cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=np.ascontiguousarray(data))
         arguments += [buffers[argument.name], np.uint64(0)]
-    launched(queue, (kernel.kernel.tiles,), (1,), *arguments)
+    function(queue, (kernel.kernel.tiles,), (1,), *arguments)
     cl.enqueue_copy(queue, result, buffers["dst"])
     return unpack(result[: Geometry(shape).elements], shape)
 
 
-@pytest.mark.parametrize("unit", ["avx512_vnni", "avx_vnni", "avx2"])
+@pytest.mark.unoptimized
+@pytest.mark.quick(when=on_first_runtime)
 @pytest.mark.parametrize("name", CASES)
-def test_sums_of_integers_are_exact(name: str, unit: str, device_name: str) -> None:
+@pytest.mark.parametrize("unit", ["avx512_vnni", "avx_vnni", "avx2"])
+def test_sums_of_integers_are_exact(
+    name: str, unit: str, results: Callable[[str], dict[str, tuple[PlannedKernel, Array, Array]]]
+) -> None:
     if not has_unit(unit):
         pytest.skip(f"this CPU has no {unit}")
-    plan, kernel, image, expected = planned(CASES[name], unit)
+    kernel, result, expected = results(unit)[name]
     assert kernel.kernel.template == CASES[name].template
-    result = run(plan, kernel, stored(CASES[name], image), device_name)
     np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
 
 
