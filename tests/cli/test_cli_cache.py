@@ -12,6 +12,7 @@ import pytest
 import tflgpu
 from tests.artifact.keys import make_key
 from tests.cli.command import MODEL, as_json, invoke, succeed
+from tests.cli.documented import check
 from tests.conftest import missing
 from tflgpu.cli.commands.cache import parse_size
 from tflgpu.cli.processes import ProcessDied, in_own_process
@@ -62,6 +63,7 @@ def flip_a_bit(path: Path) -> None:
 
 
 def test_precompile_fills_the_cache_and_a_bundle(folder: Path, tmp_path: Path) -> None:
+    """A second call compiles nothing, where nothing can be kept it fails, and to evict leaves the bundle alone."""
     bundle = tmp_path / "digits.bundle"
     found = as_json("precompile-cache", MODEL, "--cache-dir", folder, "--bundle", bundle)
     (model,) = found["models"]
@@ -74,31 +76,27 @@ def test_precompile_fills_the_cache_and_a_bundle(folder: Path, tmp_path: Path) -
         (expected,) = fresh.run(np.ones((1, 8, 8, 1), np.float32)).values()
     np.testing.assert_array_equal(answer([folder]), expected)
     np.testing.assert_array_equal(answer([bundle]), expected)
-
-
-def test_precompile_again_compiles_nothing(filled: Path) -> None:
-    (model,) = as_json("precompile-cache", MODEL, "--cache-dir", filled)["models"]
-    assert model["cold_seconds"] is None and model["warm_seconds"] > 0
+    again = as_json("precompile-cache", MODEL, "--cache-dir", folder)
+    assert again["models"][0]["cold_seconds"] is None and again["models"][0]["warm_seconds"] > 0
+    (tmp_path / "file").write_text("")
+    failed = as_json("precompile-cache", MODEL, "--cache-dir", tmp_path / "file" / "cache", exit_code=1)
+    assert "cannot be loaded" in failed["models"][0]["error"]
+    assert any("cache" in warning for warning in failed["models"][0]["warnings"])
+    check("precompile-cache", [found, again, failed])
+    content = bundle.read_bytes()
+    (entry,) = as_json("cache", "ls", "--cache-dir", bundle)["entries"]
+    assert entry["kind"] == "model" and entry["used"] is None and entry["fault"] is None
+    assert as_json("cache", "evict", "--all", "--cache-dir", bundle)["removed"] == []
+    assert bundle.read_bytes() == content
 
 
 def test_precompile_names_every_failure(folder: Path, tmp_path: Path) -> None:
     text, bundle = tmp_path / "text.tflite", tmp_path / "x.bundle"
     text.write_text("this is no model")
     arguments = ("precompile-cache", text, MODEL, tmp_path / "gone", "--cache-dir", folder, "--jobs", 2)
-    found = as_json(*arguments, "--bundle", bundle, exit_code=1)
-    assert [m["error"] is None for m in found["models"]] == [False, True, False]
-    assert found["bundle"] is None and not bundle.exists()
-    printed = fail("precompile-cache", text, tmp_path / "gone", "--cache-dir", folder)
-    assert f"{text}: not a TensorFlow Lite model" in printed and "2 of 2 models failed" in printed
-
-
-def test_precompile_fails_where_nothing_can_be_kept(tmp_path: Path) -> None:
-    """A file stands where the directory should be: what is compiled works, but the next start would be cold."""
-    (tmp_path / "file").write_text("")
-    found = as_json("precompile-cache", MODEL, "--cache-dir", tmp_path / "file" / "cache", exit_code=1)
-    (model,) = found["models"]
-    assert "cannot be loaded" in model["error"]
-    assert any("cache" in warning for warning in model["warnings"])
+    printed = fail(*arguments, "--bundle", bundle)
+    assert f"{text}: not a TensorFlow Lite model" in printed and "2 of 3 models failed" in printed
+    assert not bundle.exists()
 
 
 def test_own_process_brings_back_values_and_errors() -> None:
@@ -224,16 +222,6 @@ def test_run_may_require_the_cache(folder: Path, tmp_path: Path) -> None:
     assert "precompile-cache" in fail(*arguments, "--cache", "require")
     first = as_json(*arguments)["outputs"]
     assert as_json(*arguments, "--cache", "require")["outputs"] == first
-
-
-def test_evict_leaves_bundles_alone(folder: Path, tmp_path: Path) -> None:
-    bundle = tmp_path / "digits.bundle"
-    as_json("precompile-cache", MODEL, "--cache-dir", folder, "--bundle", bundle)
-    content = bundle.read_bytes()
-    (entry,) = as_json("cache", "ls", "--cache-dir", bundle)["entries"]
-    assert entry["kind"] == "model" and entry["used"] is None and entry["fault"] is None
-    assert as_json("cache", "evict", "--all", "--cache-dir", bundle)["removed"] == []
-    assert bundle.read_bytes() == content
 
 
 def test_a_signed_bundle_says_what_it_is_known_by(filled: Path, tmp_path: Path) -> None:

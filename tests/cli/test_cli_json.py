@@ -116,14 +116,6 @@ def test_show(stage: str) -> None:
     check(f"show MODEL --stage {stage}", [as_json("show", DIGITS, "--stage", stage)], opaque=SHOWN[stage])
 
 
-def test_precompile_cache(tmp_path: Path) -> None:
-    again = ("precompile-cache", DIGITS, "--cache-dir", tmp_path / "cache")
-    outputs = [as_json(*again, "--bundle", tmp_path / "digits.bundle")]
-    (tmp_path / "file").write_text("")
-    failed = as_json("precompile-cache", DIGITS, "--cache-dir", tmp_path / "file" / "x", exit_code=1)
-    check("precompile-cache", [*outputs, as_json(*again), failed])
-
-
 def test_cache(tmp_path: Path) -> None:
     place = ("--cache-dir", tmp_path / "cache")
     with tflgpu.compile(DIGITS, tflgpu.Options(cache_files=tflgpu.CacheFiles(path=tmp_path / "cache"))):

@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import starmap
 from typing import Any
 
 import pytest
 
+from tests.safety.mutants import originals
 from tests.safety.mutants.edits import Edit, Patch, Table, edited
 from tests.safety.mutants.mutation import Mutant, mutant
-from tests.safety.mutants.originals import Original, control_flow, network
+from tests.safety.mutants.originals import Original
 from tests.safety.mutants.verdict import Court
 
 MUTANTS = 300
@@ -44,9 +46,18 @@ def test_mutants(first: int, court: Court) -> None:
 class Found:
     """What a mutant once brought to light. refusal: what it says; empty if the answer has to be LiteRT's."""
 
-    original: Original
+    original: Callable[[], Original]
     edits: Mapping[str, Any]
     refusal: str = ""
+
+
+def network(name: str, number: int) -> Callable[[], Original]:
+    """Drawn when it is needed."""
+    return partial(originals.network, name, number)
+
+
+def control_flow(name: str) -> Callable[[], Original]:
+    return partial(originals.control_flow, name)
 
 
 FOUND = {
@@ -94,7 +105,7 @@ FOUND = {
 @pytest.mark.parametrize("name", FOUND)
 def test_what_mutants_found(name: str, court: Court) -> None:
     found = FOUND[name]
-    edits = tuple(starmap(Edit, found.edits.items()))
-    verdict = court.judge(Mutant(found.original, edits, edited(found.original.data, edits)))
+    original, edits = found.original(), tuple(starmap(Edit, found.edits.items()))
+    verdict = court.judge(Mutant(original, edits, edited(original.data, edits)))
     assert verdict.outcome == ("refused" if found.refusal else "right"), verdict
     assert found.refusal in verdict.details
