@@ -6,6 +6,7 @@ example of each operator, of the smallest shapes, runs without a chain only.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -14,17 +15,31 @@ from hypothesis import strategies as st
 
 import tflgpu
 from tests.ops.axes import FAMILIES, ONE_OF_EACH, PRECISIONS, is_simplest
-from tests.ops.case import Row
+from tests.ops.batches import SIZE, alone_and_fused, drawn, in_batches, of_each
+from tests.ops.case import Case, Row
 from tests.ops.table import ROWS
 from tests.ops.tolerance import SUMS_IN_HALF
 from tests.quick import on_first_runtime
 from tests.support.models import Builder
 from tests.support.running import run_checked
+from tests.support.side_by_side import run_together
 
 
 def is_quick(row: Row, fused: bool, device_name: str) -> bool:
-    """One of each operator with a chain, on the second runtime of every sixth."""
-    return fused and row in (ONE_OF_EACH if on_first_runtime(device_name) else ONE_OF_EACH[::6])
+    """On the second runtime every sixth operator, with a chain. The first one computes all rows side by side."""
+    return fused and not on_first_runtime(device_name) and row in ONE_OF_EACH[::6]
+
+
+@pytest.mark.unoptimized
+@pytest.mark.quick(when=on_first_runtime)
+@pytest.mark.second_runtime(when=lambda: False)
+@pytest.mark.parametrize("kernels", FAMILIES)
+@in_batches()
+def test_rows_alone_and_fused(rows: Sequence[Row], kernels: str, device_name: str) -> None:
+    """Side by side in one program, of neighbouring batches in different precisions."""
+    precision = PRECISIONS[(ROWS.index(rows[0]) // SIZE + FAMILIES.index(kernels)) % 2]
+    cases = of_each(rows, alone_and_fused)
+    run_together(cases, precision=precision, device=device_name, kernels=kernels, fallback="forbid")
 
 
 @pytest.mark.quick(when=is_quick)
@@ -46,20 +61,19 @@ def test_op(row: Row, fused: bool, device_name: str, pytestconfig: pytest.Config
         run_checked(case, precision=precision, device=device_name, kernels=kernels, fallback="forbid")
 
 
-@pytest.mark.quick(when=lambda row: row in ONE_OF_EACH)
-@pytest.mark.parametrize("row", [row for row in ROWS if row.op in SUMS_IN_HALF], ids=lambda row: row.name)
-@given(data=st.data())
-def test_op_that_adds_up_in_half(
-    row: Row, half_device: tflgpu.Device, pytestconfig: pytest.Config, data: st.DataObject
-) -> None:
-    """``precision="fp16_fast"``. In the quick suite a case takes one family."""
-    case = data.draw(row.case(data.draw(st.booleans(), label="fused"), computed=True))
-    case = replace(case, tolerance=replace(case.tolerance, fp16=SUMS_IN_HALF[row.op]))
-    families = FAMILIES if pytestconfig.getoption("all") else [data.draw(st.sampled_from(FAMILIES), label="family")]
-    if is_simplest(data):
-        return
-    for kernels in families:
-        run_checked(case, precision="fp16_fast", device=half_device.index, kernels=kernels, fallback="forbid")
+def in_half(row: Row) -> list[Case]:
+    tolerance = SUMS_IN_HALF[row.op]
+    cases = drawn(row.case(fused=False, computed=True)) + drawn(row.case(fused=True, computed=True))[1:]
+    return [replace(case, tolerance=replace(case.tolerance, fp16=tolerance)) for case in cases]
+
+
+@pytest.mark.quick(when=lambda: True)
+@pytest.mark.parametrize("kernels", FAMILIES)
+@in_batches([row for row in ROWS if row.op in SUMS_IN_HALF])
+def test_rows_that_add_up_in_half(rows: Sequence[Row], kernels: str, half_device: tflgpu.Device) -> None:
+    """``precision="fp16_fast"``."""
+    cases = of_each(rows, in_half)
+    run_together(cases, precision="fp16_fast", device=half_device.index, kernels=kernels, fallback="forbid")
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
 
-from tests.ops.axes import ONE_OF_EACH
+from tests.ops.batches import alone_and_fused, in_batches, of_each
 from tests.ops.case import Case, Row
 from tests.ops.reference import resampler
 from tests.ops.table import ROWS
@@ -18,16 +17,13 @@ from tests.ops.tolerance import check
 interpreter = pytest.importorskip("ai_edge_litert.interpreter")
 
 
-@pytest.mark.quick(when=lambda row, fused: fused and row in ONE_OF_EACH)
-@pytest.mark.parametrize("fused", [False, True], ids=["alone", "fused"])
-@pytest.mark.parametrize("row", [row for row in ROWS if row.litert], ids=lambda row: row.name)
-@given(data=st.data())
-def test_reference_agrees_with_litert(row: Row, fused: bool, data: st.DataObject) -> None:
-    case = data.draw(row.case(fused))
-    assume(not case.litert_differs)
-    tolerance = replace(case.tolerance, fp32=1e-4)
-    for got, expected in zip(_run_litert(case), case.expected, strict=True):
-        check(got, expected, tolerance, "fp32", case.describe)
+@in_batches([row for row in ROWS if row.litert])
+def test_reference_agrees_with_litert(rows: Sequence[Row]) -> None:
+    for case in of_each(rows, alone_and_fused):
+        if not case.litert_differs:
+            tolerance = replace(case.tolerance, fp32=1e-4)
+            for got, expected in zip(_run_litert(case), case.expected, strict=True):
+                check(got, expected, tolerance, "fp32", case.describe)
 
 
 def test_resampler_fades_at_the_border() -> None:

@@ -17,9 +17,13 @@ def run_checked(case: Case, **options: Any) -> str:
     options: those of ``tflgpu.Options`` or ``tflgpu.Execution``; without a cache, and by default in fp32. What is wrong
     names them.
     """
-    noted = replace(case, describe=f"{case.describe}; {options}")
-    execution = tflgpu.Execution(**{name: options.pop(name) for name in EXECUTION if name in options})
-    chosen = {"precision": "fp32", "cache": "off", "execution": execution, **options}
-    with tflgpu.compile(case.model, tflgpu.Options(**chosen)) as compiled:
-        noted.check(compiled.run(case.inputs).values(), chosen["precision"])
+    noted, chosen = replace(case, describe=f"{case.describe}; {options}"), options_of(**options)
+    with tflgpu.compile(case.model, chosen) as compiled:
+        noted.check(compiled.run(case.inputs).values(), chosen.precision)
         return compiled.source
+
+
+def options_of(**options: Any) -> tflgpu.Options:
+    """What :func:`run_checked` takes, as options of tflgpu."""
+    execution = tflgpu.Execution(**{name: options.pop(name) for name in EXECUTION if name in options})
+    return tflgpu.Options(**{"precision": "fp32", "cache": "off", "execution": execution, **options})
