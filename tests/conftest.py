@@ -10,15 +10,18 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Generator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis.errors import InvalidArgument
 
 import tflgpu
+from tests import left_out
 from tests.quick import RUNTIMES, each_pair, full_suite, quick_suite
+from tests.support import branches
 from tests.support.compiled_before import compiled_once
 from tests.support.unoptimized import without_optimization
 from tests.tiers import mark_devices, without_devices
@@ -28,7 +31,7 @@ from tflgpu.runtime.opencl.quirks import Driver, quirks_of
 # Tests share a cache of their own, and find nothing that an earlier run, or the user, left behind. Workers and other
 # processes that tests start inherit it.
 if "PYTEST_XDIST_WORKER" not in os.environ:
-    for name in ("TFLGPU_CACHE_DIR", "TFLGPU_TESTS_PROGRAMS", "TFLGPU_TESTS_UNOPTIMIZED"):
+    for name in ("TFLGPU_CACHE_DIR", "TFLGPU_TESTS_PROGRAMS", "TFLGPU_TESTS_UNOPTIMIZED", branches.FOLDER):
         os.environ[name] = tempfile.mkdtemp(prefix="tflgpu-cache-")
         atexit.register(shutil.rmtree, os.environ[name], ignore_errors=True)
 
@@ -48,6 +51,7 @@ _SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, Healt
 settings.register_profile("ci", max_examples=2, derandomize=True, database=None, **_SLOW)
 settings.register_profile("dev", max_examples=50, **_SLOW)
 settings.load_profile("ci" if "CI" in os.environ else os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+PURE = 200  # examples of a test that uses no device, and does not say how many it draws: they take milliseconds
 
 
 # The names of all cases, and of those of the quick suite, where both were collected.
@@ -59,6 +63,12 @@ def is_whole(config: pytest.Config) -> bool:
     return list(config.args) == config.getini("testpaths")
 
 
+def runs_whole(config: pytest.Config) -> bool:
+    """Whether it runs them, too."""
+    chosen = config.getoption("collectonly") or config.getoption("keyword") or config.getoption("markexpr")
+    return is_whole(config) and not chosen
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run every case, not only the quick suite (see tests/quick.py)")
     parser.addoption("--pairs", action="store_true", help="of --all, cases in which each two values of parameters meet")
@@ -67,11 +77,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """The tests run on CPUs, whatever GPUs their machine has."""
     config.addinivalue_line("filterwarnings", "ignore::tflgpu.DeviceWarning")
+    if runs_whole(config):
+        branches.count_branches()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Workers leave which branches they have rendered. A new one that none has rendered fails the suite."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        branches.leave()
+    elif runs_whole(session.config) and session.exitstatus == pytest.ExitCode.OK and branches.unknown():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what the whole suite has left out."""
+    if runs_whole(config):
+        terminalreporter.section("what was left out")
+        for line in (*left_out.lines(), *branches.lines()):
+            terminalreporter.line(line)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     mark_devices(items)
+    for function in {i.function for i in items if isinstance(i, pytest.Function) and is_hypothesis_test(i.function)} - {
+        i.function for i in items if isinstance(i, pytest.Function) and i.get_closest_marker("device")
+    }:
+        with suppress(InvalidArgument):  # it has settings of its own
+            settings(max_examples=PURE)(function)
     everything = full_suite(items)
     quick = quick_suite(everything)
     if is_whole(config):
@@ -79,6 +112,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = everything if config.getoption("all") else quick
     if config.getoption("pairs"):
         kept = each_pair(kept)
+    if runs_whole(config):
+        left_out.note(everything, kept)
     if len(kept) < len(items):
         config.hook.pytest_deselected(items=sorted({*items} - {*kept}, key=items.index))
         items[:] = kept

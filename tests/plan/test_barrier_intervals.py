@@ -9,7 +9,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tflgpu
@@ -43,7 +43,6 @@ def conflict(one: list[Use], two: list[Use]) -> bool:
     )
 
 
-@settings(max_examples=100)
 @given(st.lists(st.lists(USES, max_size=3), max_size=12))
 def test_an_interval_is_the_least_above_those_of_conflicting_kernels(kernels: list[list[Use]]) -> None:
     found = intervals(kernels)

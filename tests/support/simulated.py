@@ -8,6 +8,7 @@ a kernel that is wrong on purpose. What the simulator itself finds stands in its
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from math import inf
@@ -19,6 +20,7 @@ import pytest
 
 import tflgpu
 from tests.kernels.gpu.ways import take_always
+from tests.support import branches
 from tests.support.fixed_cases import fixed_cases
 from tests.support.planning import plan_of
 from tflgpu.codegen.link import link
@@ -72,6 +74,8 @@ def run_fault(name: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
+    if branches.FOLDER in os.environ:
+        branches.count_branches()
     match arguments:
         case ["fault", name]:
             run_fault(name)
