@@ -22,7 +22,7 @@ import tflgpu
 from tests import left_out
 from tests.quick import RUNTIMES, each_pair, full_suite, quick_suite
 from tests.support import branches
-from tests.support.compiled_before import compiled_once
+from tests.support.compiled_before import compiled_once, kept_programs
 from tests.support.unoptimized import without_optimization
 from tests.tiers import mark_devices, without_devices
 from tflgpu.artifact.cache import faults
@@ -34,6 +34,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     for name in ("TFLGPU_CACHE_DIR", "TFLGPU_TESTS_PROGRAMS", "TFLGPU_TESTS_UNOPTIMIZED", branches.FOLDER):
         os.environ[name] = tempfile.mkdtemp(prefix="tflgpu-cache-")
         atexit.register(shutil.rmtree, os.environ[name], ignore_errors=True)
+    if programs := kept_programs():
+        os.environ["TFLGPU_TESTS_PROGRAMS"] = str(programs)
 
 # Plans are to be the same on every machine.
 os.environ["TFLGPU_COST_MODEL"] = "built-in"
