@@ -68,6 +68,7 @@ WITHOUT_DEVICE = (
     "tests/kernels/gpu/test_width_blocking.py",
     "tests/kernels/rows/test_attention.py",
     "tests/kernels/sorting/test_long_rows.py",
+    "tests/kernels/test_branches.py",
     "tests/kernels/test_demand.py",
     "tests/kernels/test_fuse_excitations.py",
     "tests/kernels/test_fuse_pairs.py",
