@@ -38,7 +38,7 @@ RULES: tuple[tuple[str, str, str], ...] = (
     ("memory order", r"memory_order_(?:acquire|release|acq_rel)", "memory_order_relaxed"),
     ("type", r"\bconvert_int(?=\w*\()", "convert_char"),
     ("type", r"\bfloat(?=\d* \w+ =)", "half"),
-    ("order of operands", r"\b(\w+)\((\w+), (\w+)(?=[,)])", r"\1(\3, \2"),
+    ("order of operands", r"\b(?!f?min\b|f?max\b)(\w+)\((\w+), (\w+)(?=[,)])", r"\1(\3, \2"),
     ("branch", r"(?<=\{% if )([^%]+?)(?= %\})", r"not (\1)"),
     ("branch", r"(?<=\{% if )not ([^%]+?)(?= %\})", r"\1"),
 )

@@ -86,7 +86,7 @@ class Copy:
         own = {"PYTHONPATH": str(self._folder), "PYTHONDONTWRITEBYTECODE": "1", "TFLGPU_SHARED": shared}
         own["TFLGPU_MUTATE_SECONDS"] = str(seconds)
         limit = 3 * int(seconds) + 1  # of a test that does not end
-        before, end = _children(), monotonic() + 20 * seconds  # the machine may be busy
+        before, end = _children(), monotonic() + 60 * seconds  # the machine may be busy
         with tempfile.TemporaryFile("w+") as printed:
             process = subprocess.Popen(
                 command,

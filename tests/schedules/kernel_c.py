@@ -42,7 +42,7 @@ IDENTITY = {
     "get_local_id": "t.item",
     "get_num_groups": "t.groups",
     "get_local_size": "t.size",
-    "grid_clock": "0",
+    "grid_clock": "1",
 }
 ASSEMBLY = re.compile(
     r'asm volatile\("(\w+)\.(?:(relaxed|acquire|release|acq_rel)\.gpu\.global|u64)[^"]*"\s*'
@@ -105,9 +105,10 @@ def _plain_c(text: str) -> str:
 def _call_of_assembly(found: re.Match[str]) -> str:
     """``ld.acquire.gpu.global.u32`` as ``value = ptx_ld(word, memory_order_acquire);``."""
     operation, order, outputs, inputs = found.groups()
-    operands = [re.findall(r"\((\w+)\)", part or "") for part in (outputs, inputs)]
-    into = f"{operands[0][0]} = " if operands[0] else ""
-    return f"{into}ptx_{operation}({', '.join([*operands[1], f'memory_order_{order}'] if order else [])});"
+    operands = re.findall(r"\((\w+)\)", f"{outputs}:{inputs}")
+    given = [operands[int(number)] for number in re.findall(r"%(\d)", found[0])]
+    into = f"{given.pop(0)} = " if "=" in outputs else ""
+    return f"{into}ptx_{operation}({', '.join([*given, f'memory_order_{order}'] if order else [])});"
 
 
 class _Compiler:
@@ -412,6 +413,8 @@ class _Compiler:
     def _value_funccall(self, node: Any) -> tuple[str, str]:
         name, nodes = node.name.name, node.args.exprs if node.args else []
         if name in IDENTITY:
+            if nodes and self._value(nodes[0])[0] != "0":  # there is one dimension
+                return ("1" if name in ("get_num_groups", "get_local_size") else "0"), "uint"
             return f"({IDENTITY[name]})", "uint"
         if name == "visit":
             self._emit("visit", *(self._value(n)[0] for n in nodes))

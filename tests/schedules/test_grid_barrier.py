@@ -26,8 +26,10 @@ def meet(layers: Layers, *, ptx: bool, spin_limit: int = 1, awaits: bool = False
     state = State(["memory"], visits(layers))
     for number in range(2):
         state.cells[INPUT] = Cell(number)
-        state.launch(program, {"spin_limit": spin_limit}, 2, SIZE)
+        state.launch(program, {"spin_limit": spin_limit, "timed": 1}, 2, SIZE)
         state = memory_after(state, partial(_is_whole, layers, number))
+        clock = [state.value(("memory", executable.ranges[-1] + place)) for place in range(len(persistent.order) + 1)]
+        assert all(clock), "the clock is read before the first launch and after each"
 
 
 def _is_whole(layers: Layers, run: int, end: State) -> bool:
