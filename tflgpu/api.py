@@ -17,12 +17,22 @@ from tflgpu.artifact import serializer
 from tflgpu.artifact.artifact import Artifact, CpuPartition
 from tflgpu.artifact.cache import Cache, content_hash, warn_once
 from tflgpu.checking.option_fields import whole_number
-from tflgpu.errors import CacheMissError, DeviceError, DeviceWarning, FallbackWarning, PrecisionWarning, warn_caller
+from tflgpu.errors import (
+    BuildError,
+    CacheMissError,
+    DeviceError,
+    DeviceWarning,
+    FallbackWarning,
+    PrecisionWarning,
+    UnsupportedError,
+    warn_caller,
+)
 from tflgpu.graph.layout import Shape
 from tflgpu.measure.device_model import planned_target
 from tflgpu.model.model_source import ModelContent, ModelSource
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.options import Options, Shapes, check_options
+from tflgpu.report.half_precision import LARGE, LARGEST_ERROR, NOT_ASKED, HalfPrecision
 from tflgpu.report.profile import Profile
 from tflgpu.report.report import Report
 from tflgpu.report.stopwatch import Stopwatch
@@ -49,6 +59,12 @@ if TYPE_CHECKING:
     from tflgpu.runtime.model_session import ModelSession, OpenSignature
 
 LOGGER = logging.getLogger(__name__)
+
+# For runs that look for tensors to keep in float, where the check of half precision finds too large an error.
+REPAIR_SECONDS = 3.0
+
+# Times the memory of activations that a repair of a little error may take.
+DEAR = 1.1
 
 Found = TypeVar("Found")
 
@@ -147,7 +163,7 @@ class CompiledModel:
         self._target = self._planned = planned_target(self.device, options, partial(self._opened, clock))
         if self._target.family == "gpu":
             clock.lap("measure")
-        LOGGER.info("device %d: %s, %s", self.device.index, self.device.name, self.precision)
+        LOGGER.info("device %d: %s, %s", self.device.index, self.device.name, self._target.precision)
         with DeviceFailures(self.device, "preparing the model"):
             instance = self._instantiate(options, clock)
         self.seconds: Mapping[str, float] = clock.laps
@@ -161,8 +177,7 @@ class CompiledModel:
         self._own_family = self._new_family() if family is None else None
         if any(isinstance(partition, CpuPartition) for partition in self._artifact.partitions):
             warn_caller(self.report.warning, FallbackWarning)
-        if self.report.half is not None and self.report.half.warning:
-            warn_caller(self.report.half.warning, PrecisionWarning)
+        _warn_of_half(instance)
         if options.execution.executor == "persistent" and self.executor == "launch" and self.report.kernels:
             largest = self.device.limits.allocation_bytes
             warn_caller(
@@ -189,7 +204,7 @@ class CompiledModel:
     @property
     def precision(self) -> str:
         """What ``Options.precision`` became: ``"fp32"``, ``"fp16"``, ``"fp16_fast"``; with a tolerance ``"mixed"``."""
-        return self._target.precision if self.options.numerics.tolerance is None else "mixed"
+        return self._target.precision if self.report.mixed is None else "mixed"
 
     @property
     def executor(self) -> Literal["launch", "persistent", "claiming"]:
@@ -506,15 +521,16 @@ class CompiledModel:
         wanted = {info.name: shape for info, shape in zip(self.inputs, shapes, strict=True)}
         is_first = shapes == tuple(info.shape for info in self.inputs)
         options = self.options if is_first else replace(self.options, shapes=Shapes(inputs=wanted))
-        return self._instantiate(options, Stopwatch())
+        instance = self._instantiate(options, Stopwatch())
+        _warn_of_half(instance)
+        return instance
 
     def _instantiate(self, options: Options, clock: Stopwatch) -> Instance:
         """From the cache if it can be; else compiled, and kept there."""
         cache = serializer.open_cache(options)
         if cache is None:
             self._content_hash = content_hash(self._model.bytes)
-            instance = self._open(None, options, clock, None)
-            self._judge_half(instance, clock)
+            instance = self._checked(self._open(None, options, clock, None), None, options, clock, None)
         else:
             identity, target = self.device.identity, self._target
             key, stored = serializer.find(self._model, options, identity, target, cache, clock, self._shared)
@@ -545,7 +561,7 @@ class CompiledModel:
                 del instance  # and with it what it holds on the device
                 with DeviceFailures(self.device, "loading the model"):
                     instance = self._open(artifact, options, clock, cache)
-            self._judge_half(instance, clock)
+            instance = self._checked(instance, stored, options, clock, cache)
             if instance.artifact != stored:
                 serializer.store(cache, key, instance.artifact, self._model.name)
                 clock.lap("store")
@@ -554,15 +570,67 @@ class CompiledModel:
             self._model.release()
         return instance
 
-    def _judge_half(self, instance: Instance, clock: Stopwatch) -> None:
-        """Note in the report what the check of half precision finds, if one was begun."""
+    def _checked(
+        self, instance: Instance, stored: Artifact | None, options: Options, clock: Stopwatch, cache: Cache | None
+    ) -> Instance:
+        """The instance with what the check of half precision finds in its report; another one, if that is nearer.
+
+        What was stored without a check is checked now, if the caller wants one.
+        """
         check, self._half_check = self._half_check, None
-        if check is not None:
-            clock.lap("upload")
-            verdict = check.verdict(instance)
-            if verdict is not None:
-                instance.artifact = replace(instance.artifact, report=replace(instance.artifact.report, half=verdict))
-                clock.lap("half check")
+        if self._target.storage != "half" or options.numerics.tolerance is not None:
+            return instance
+        half = instance.artifact.report.half
+        if check is None and stored is not None and half is not None and half.unchecked == NOT_ASKED:
+            check = self._new_check(options, clock, cache)
+            if check is not None:
+                from tflgpu.compiler import lower_file
+
+                check.begin(lower_file(self._model.bytes, options, self._target.missing_types))
+        if check is None:
+            if stored is None and options.numerics.half_check == "off":
+                return _with_half(instance, HalfPrecision("", unchecked=NOT_ASKED))
+            return instance
+        clock.lap("upload")
+        half = check.verdict(instance)
+        if half is not None and half.is_off and check.may_be_repaired(instance.artifact):
+            instance, half = self._repaired(instance, half, check, options, clock, cache)
+        if half is not None and half.is_off:
+            half = check.named(instance.artifact, half)
+        clock.lap("half check")
+        return _with_half(instance, half)
+
+    def _repaired(
+        self,
+        instance: Instance,
+        half: HalfPrecision,
+        check: HalfCheck,
+        options: Options,
+        clock: Stopwatch,
+        cache: Cache | None,
+    ) -> tuple[Instance, HalfPrecision]:
+        """The model with more tensors in float, and what the check finds then; as it was, if that is no better."""
+        from tflgpu.compiler import compile_model
+        from tflgpu.measure.mixed_precision.calibrator import Calibrator
+
+        LOGGER.info("half precision is off by %.2g: looking for tensors to keep in float", half.error)
+        session, timeout = self._opened(clock), options.cpu_part.trial_timeout
+        limit = LARGEST_ERROR, check.inputs, session, cache, timeout
+        some = self._planned, Calibrator(*limit, scales=check.scales, seconds=REPAIR_SECONDS)
+        every = replace(self._planned, storage="float"), None
+        for target, calibrator in (some, every) if half.error > LARGE else (some,):
+            try:
+                rest = clock, None, calibrator, self._shared
+                artifacts = compile_model(self._model.bytes, options, target, *rest)
+                repaired = open_fastest(artifacts, session, clock, cache, timeout)
+                after = check.verdict(repaired)
+            except (BuildError, DeviceError, UnsupportedError, ValueError, WideGroupsError) as obstacle:
+                LOGGER.info("no tensors can be kept in float: %s", obstacle)
+                continue
+            is_right = after is not None and not after.unchecked and not after.is_off
+            if after is not None and is_right and (half.error > LARGE or not _costs_much(repaired, instance)):
+                return repaired, replace(after, repaired=half.error)
+        return instance, half
 
     def _opened(self, clock: Stopwatch) -> Session:
         """The session, once the driver has opened it: it may take longer for that than planning takes."""
@@ -603,7 +671,7 @@ class CompiledModel:
             from tflgpu.measure.mixed_precision.calibrator import Calibrator
 
             calibrator = Calibrator(numerics.tolerance, numerics.calibration or (), self._opened(clock), cache, timeout)
-        rest = clock, tuner, calibrator, self._shared, self._half_checked(options, cache)
+        rest = clock, tuner, calibrator, self._shared, self._half_checked(options, clock, cache)
         artifacts = compile_model(self._model.bytes, options, self._planned, *rest)
         integers = artifacts[0].report.integers
         if integers is not None and integers.products:
@@ -618,14 +686,19 @@ class CompiledModel:
             self._model.release()
         return artifacts
 
-    def _half_checked(self, options: Options, cache: Cache | None) -> Callable[[Any], None] | None:
+    def _half_checked(self, options: Options, clock: Stopwatch, cache: Cache | None) -> Callable[[Any], None] | None:
         """What begins the check of half precision once the model is lowered; None where none is wanted."""
-        if self._target.storage == "half" and self._half_check is None and not hasattr(self, "_runner"):
-            from tflgpu.measure.half_check import HalfCheck, is_wanted
-
-            if is_wanted(options, kept=cache is not None and cache.is_writable):
-                self._half_check = HalfCheck(self._model.bytes, options)
+        if self._target.storage == "half" and self._half_check is None:
+            self._half_check = self._new_check(options, clock, cache)
         return self._half_check.begin if self._half_check is not None else None
+
+    def _new_check(self, options: Options, clock: Stopwatch, cache: Cache | None) -> HalfCheck | None:
+        """The check of half precision, where one is wanted."""
+        from tflgpu.measure.half_check import HalfCheck, is_wanted
+
+        is_kept = cache is not None and cache.is_writable
+        wanted = is_wanted(options, kept=is_kept)
+        return HalfCheck(self._model.bytes, options, partial(self._opened, clock)) if wanted else None
 
     def __enter__(self) -> CompiledModel:
         return self
@@ -663,6 +736,24 @@ class CompiledModel:
 
     def __repr__(self) -> str:
         return f"<CompiledModel on {self.device.name}: {self.report.kernels} kernels>"
+
+
+def _costs_much(repaired: Instance, instance: Instance) -> bool:
+    """Whether tensors in float take so much more memory that the caller had better choose."""
+    before, after = (each.artifact.report.arena_bytes or 0 for each in (instance, repaired))
+    return after > DEAR * before
+
+
+def _with_half(instance: Instance, half: HalfPrecision | None) -> Instance:
+    """The instance, with this in its report."""
+    instance.artifact = replace(instance.artifact, report=replace(instance.artifact.report, half=half))
+    return instance
+
+
+def _warn_of_half(instance: Instance) -> None:
+    half = instance.artifact.report.half
+    if half is not None and half.warning:
+        warn_caller(half.warning, PrecisionWarning)
 
 
 @contextmanager

@@ -113,9 +113,9 @@ class Numerics(Group, place="numerics"):
             range: 0.01 is one percent. Tensors are stored in half but for the few that would take an output further
             than that on ``calibration``; ``report.mixed`` names them. Integers that are no quantized numbers, such as
             the places of an ARG_MAX, are left out. Takes a minute at most, once: the cache keeps the result.
-        calibration: inputs to try for ``tolerance``, a list of what :meth:`CompiledModel.run` takes; by default a few
-            pictures or signals and some noise, the same ones each time, scaled as the file says. Better are inputs such
-            as the model will get.
+        calibration: inputs to try for ``tolerance`` and for ``half_check``, a list of what :meth:`CompiledModel.run`
+            takes; by default a few pictures or signals and some noise, the same ones each time, scaled as the file
+            says. Better are inputs such as the model will get.
         quantized: ``"fake_quantize"`` rounds each quantized activation to what its integer type can hold, as the CPU's
             integer kernels do. Of a model of dynamic range (int8 weights, float activations) it also quantizes rows of
             activations at run time, as LiteRT does, where a CPU's integer unit makes a layer much faster; elsewhere
@@ -125,12 +125,14 @@ class Numerics(Group, place="numerics"):
         checks: :meth:`CompiledModel.run` raises ValueError, which names the operator, for indices out of range,
             divisors of zero and negative exponents of integers, where LiteRT reports an error. Without it such an index
             becomes the nearest in range (docs/reference/numerics.md). Each operator to check costs a kernel or two.
-        half_check: whether a model in half precision is compared with one in float, on a generated input, when it is
-            compiled for the first time. Where an output is off by more than 5% of its range, or a value was capped at
-            65504, there is a PrecisionWarning that names the first such tensor. ``"auto"`` does so where the cache
-            keeps the result and LiteRT (the extra ``fallback``) is installed, which runs in a process of its own while
-            the device's compiler works; ``"always"`` also without it, by a model in fp32, and for models of integers;
-            ``"off"`` compares nothing. ``report.half`` has the result.
+        half_check: whether a model in half precision is compared with one in float, on generated inputs or those of
+            ``calibration``, when it is compiled for the first time, and for other sizes of free axes. Where an output
+            is off by more than 0.5% of its range, or a value was capped at 65504, more tensors are kept in float
+            (``report.mixed`` names them); if that does not do, there is a PrecisionWarning that names the first such
+            tensor. ``"auto"`` does so where the cache keeps the result and LiteRT (the extra ``fallback``) is
+            installed, which runs in a process of its own while the device's compiler works; ``"always"`` also without
+            it, by a model in fp32, and for models of integers; ``"off"`` compares nothing. ``report.half`` has the
+            result.
     """
 
     tolerance: float | None = option(
@@ -143,7 +145,7 @@ class Numerics(Group, place="numerics"):
     )
     calibration: Sequence[Any] | None = option(
         None,
-        "Inputs to try for the tolerance.",
+        "Inputs to try for the tolerance and the check of half precision.",
         check_calibration,
         command="Images, .npy or .npz files, each for all inputs.",
         metavar="FOLDER",
@@ -161,15 +163,6 @@ class Numerics(Group, place="numerics"):
         command=True,
     )
     half_check: HalfCheck = option("auto", "Compare a model in half precision with float, at its first compilation.")
-
-    def __post_init__(self) -> None:
-        """Check every field. Raises TypeError or ValueError, also for calibration without a tolerance."""
-        super().__post_init__()
-        if self.calibration is not None and self.tolerance is None:
-            raise ValueError(
-                "Options.numerics.calibration is for Options.numerics.tolerance, which is not given; write "
-                "Numerics(tolerance=0.01, calibration=...), or leave out calibration"
-            )
 
 
 @dataclass(frozen=True, kw_only=True)

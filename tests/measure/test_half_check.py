@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import threading
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,18 @@ from tests.frontend import sized_models
 from tests.frontend.control_flow import control_models
 from tests.frontend.control_flow.padded_suppression import draw_boxes, padded_suppression
 from tests.frontend.dynamic_models import Draw
+from tests.frontend.stateful_models import assign, first_values, read
 from tests.support.models import Builder
 from tflgpu.fallback.guarded_process import GuardedProcess
 from tflgpu.measure import half_check
 from tflgpu.measure.half_check import compared
 from tflgpu.measure.trace import Result, trace
 from tflgpu.options import options_of
-from tflgpu.report.half_precision import HalfPrecision
+from tflgpu.report.half_precision import NOT_ASKED, HalfPrecision
 from tflgpu.runtime.instance import Instance
 
 SHAPE = (1, 5, 5, 8)
-CONVOLUTION = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
+CONVOLUTION: dict[str, Any] = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
 
 
 def model(scale: float, mask: float = 0.0, custom: bool = False) -> bytes:
@@ -66,6 +68,13 @@ def verdict(data: bytes, folder: Path, **options: Any) -> HalfPrecision | None:
             return opened.report.half
 
 
+@pytest.fixture
+def unrepaired(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No tensor can be kept in float."""
+    monkeypatch.setattr(half_check.HalfCheck, "may_be_repaired", lambda *_: False)
+
+
+@pytest.mark.usefixtures("unrepaired")
 def test_a_capped_value_is_a_warning_and_stays_one(tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
     path.write_bytes(model(1e5))
@@ -77,6 +86,18 @@ def test_a_capped_value_is_a_warning_and_stays_one(tmp_path: Path) -> None:
         half = opened.report.half
         assert half is not None and half.first is not None and half.first.operators == (1,)
         assert abs(half.first.extreme) > 65504 and half.error > 0.05
+        opened.close()
+
+
+def test_what_is_off_is_kept_in_float(tmp_path: Path) -> None:
+    for warm in (False, True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", tflgpu.PrecisionWarning)
+            opened = compiled(model(1e5), tmp_path, half_check="auto")
+        half, mixed = opened.report.half, opened.report.mixed
+        assert ("half check" in opened.seconds) != warm
+        assert half is not None and half.repaired > 0.05 and half.error < 5e-3
+        assert mixed is not None and "second" in {kept.name for kept in mixed.kept}
         opened.close()
 
 
@@ -98,6 +119,7 @@ def test_what_half_can_hold_is_compared_with_litert(tmp_path: Path) -> None:
     assert 0 < half.error < 5e-3
 
 
+@pytest.mark.usefixtures("unrepaired")
 def test_a_model_with_operators_that_litert_has_in_xnnpack_only_is_compared_with_it(tmp_path: Path) -> None:
     half = verdict(model(1.0, custom=True), tmp_path, half_check="auto")
     assert half is not None and half.judge.startswith("LiteRT") and 0 < half.error < 5e-3
@@ -110,12 +132,13 @@ def test_masks_may_be_capped(tmp_path: Path) -> None:
     assert half is not None and half.judge and half.first is None
 
 
+@pytest.mark.usefixtures("unrepaired")
 @pytest.mark.parametrize("scale", [1.0, 1e5])
 def test_without_litert_fp32_judges_on_request(scale: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(half_check, "is_installed", lambda: False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with compiled(model(scale, -1e9), tmp_path) as opened:
+        with compiled(model(scale), tmp_path) as opened:
             half = opened.report.half
     assert half is not None and half.judge == "fp32"
     assert (half.first.name if half.first else "") == ("second" if scale > 1 else "")
@@ -128,9 +151,11 @@ def test_who_does_not_ask_does_not_pay(tmp_path: Path, monkeypatch: pytest.Monke
     auto = {"half_check": "auto"}
     assert verdict(model(1.0), tmp_path, **auto, precision="fp32") is None
     assert verdict(model(1.0), tmp_path, **auto, cache="off") is None
-    assert verdict(model(1.0), tmp_path, half_check="off") is None
+    unasked = verdict(model(1.0), tmp_path, half_check="off")
+    assert unasked is not None and not unasked.judge
 
 
+@pytest.mark.usefixtures("unrepaired")
 @pytest.mark.parametrize("scale", [1.0, 1e5])
 def test_a_late_answer_is_waited_for(scale: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """LiteRT begins to judge only after the compiler has finished."""
@@ -155,6 +180,7 @@ def test_a_late_answer_is_waited_for(scale: float, tmp_path: Path, monkeypatch: 
     assert bool(found) == (scale > 1)
 
 
+@pytest.mark.usefixtures("unrepaired")
 @pytest.mark.parametrize("end", [half_check.RefusedError("no such operator"), half_check.CrashedError("late", True)])
 def test_where_litert_refuses_or_is_late_fp32_judges_on_request(
     end: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -200,3 +226,106 @@ def test_loops_and_open_sizes_are_observed(name: str) -> None:
     assert trace(data, inputs, options, found)
     for got, wanted in zip(found.values(), tflgpu.compile(data, options).run(inputs).values(), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+WIDE = (1, 5, 5, 40)
+
+
+def spoiled(builder: Builder, x: int, after: Callable[[Builder, int], int] = lambda _, y: y) -> int:
+    """What half precision caps on its way, and products take back."""
+    channels = builder.shape(x)[-1]
+    for factor in (300.0, 300.0, 1e-5):
+        weights = (factor * builder.random.normal(size=(channels, 1, 1, channels))).astype(np.float32)
+        inputs = [x, builder.constant(weights), builder.constant(np.zeros(channels, np.float32))]
+        x = builder.add("CONV_2D", inputs, None, **CONVOLUTION)
+    return after(builder, x)
+
+
+def kept_in_float(data: bytes, folder: Path, **options: Any) -> HalfPrecision:
+    """What the check finds of a model that more tensors in float make right."""
+    half = verdict(data, folder, half_check="auto", **options)
+    assert half is not None and half.repaired > 5e-3 >= half.error
+    return half
+
+
+def best(builder: Builder, x: int) -> int:
+    values, places = builder.tensor((1, 5, 5, 3)), builder.tensor((1, 5, 5, 3), "int32")
+    builder.op("TOPK_V2", [x, builder.constant(np.array(3, np.int32))], [values, places])
+    return values
+
+
+def whole(builder: Builder, x: int) -> int:
+    y = builder.add("MUL", [x, builder.constant(np.array(100, np.float32))])
+    return builder.add("CAST", [y], builder.shape(x), "int32")
+
+
+@pytest.mark.parametrize("after", [best, whole])
+def test_choices_and_integers_are_compared(after: Callable[[Builder, int], int], tmp_path: Path) -> None:
+    builder = Builder()
+    kept_in_float(builder.finish([spoiled(builder, builder.input(WIDE), after)]), tmp_path)
+
+
+def test_every_signature_is_checked(tmp_path: Path) -> None:
+    builder, other = Builder(), Builder()
+    x, y = builder.input(WIDE, name="x"), other.input(WIDE, name="y")
+    builder.subgraph(other, [spoiled(other, y)], signature="spoiled")
+    data = builder.finish([builder.add("RELU", [x])], signature="plain")
+    assert not (verdict(data, tmp_path, half_check="auto", signature="plain") or HalfPrecision("")).repaired
+    assert kept_in_float(data, tmp_path, signature="spoiled").judge == "fp32"
+
+
+@pytest.mark.parametrize("options", [{"uint8_inputs": {"x": (127.5, 127.5)}}, {"bound": {"y": "state"}}])
+def test_other_inputs_than_the_files_are_checked(options: dict[str, Any], tmp_path: Path) -> None:
+    builder = Builder()
+    x, state = builder.input(WIDE, name="x"), builder.input(WIDE, name="state")
+    y = builder.add("TANH", [builder.add("ADD", [state, x])], name="y")
+    assert kept_in_float(builder.finish([spoiled(builder, x), y]), tmp_path, **options).judge == "fp32"
+
+
+def test_three_steps_of_a_state_are_checked(tmp_path: Path) -> None:
+    """Only in the second step a state is so large that products with it exceed half."""
+    builder = Builder()
+    x = builder.input((1, 8), name="x")
+    first_values(builder, {"sum": np.zeros((1, 8), np.float32)})
+    before = read(builder, "sum", (1, 8))
+    weights = builder.constant((1e5 * np.eye(8)).astype(np.float32))
+    large = builder.add("FULLY_CONNECTED", [before, weights], (1, 8), name="large")
+    small = builder.add("FULLY_CONNECTED", [large, builder.constant(np.full((8, 8), 1e-5, np.float32))], (1, 8))
+    assign(builder, "sum", builder.add("ADD", [before, x], (1, 8)))
+    kept_in_float(builder.finish([small]), tmp_path)
+
+
+def test_other_sizes_of_free_axes_are_checked(tmp_path: Path) -> None:
+    """Products of columns grow with the number of rows."""
+    builder = Builder()
+    x = builder.input((1, 4, 8), name="x", shape_signature=(1, -1, 8))
+    y = builder.add("BATCH_MATMUL", [x, x], (1, 8, 8), adj_x=True)
+    small = builder.add("MUL", [y, builder.constant(np.array(1e-3, np.float32))])
+    z = builder.add("BATCH_MATMUL", [y, small], (1, 8, 8))
+    with compiled(builder.finish([z]), tmp_path, half_check="auto") as opened:
+        inputs = np.ones((1, 30000, 8), np.float32)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", tflgpu.PrecisionWarning)
+            (got,) = opened.run(inputs).values()
+    np.testing.assert_allclose(got, 8 * 30000.0**2 * 1e-3, rtol=5e-3)
+
+
+def test_what_was_stored_without_a_check_is_checked_later(tmp_path: Path) -> None:
+    builder = Builder()
+    data = builder.finish([spoiled(builder, builder.input(WIDE))])
+    unasked = verdict(data, tmp_path, half_check="off")
+    assert unasked is not None and unasked.unchecked == NOT_ASKED
+    kept_in_float(data, tmp_path)
+    assert kept_in_float(data, tmp_path, cache="require")
+
+
+def test_the_callers_inputs_are_tried(tmp_path: Path) -> None:
+    """Generated ones are a thousand times as small."""
+    builder = Builder()
+    x = builder.input(WIDE, name="x")
+    y = x
+    for factor in (1.0, 1e-3):
+        y = builder.add("CONV_2D", [y, builder.weights(40, 1, 1, 40, scale=factor), builder.weights(40)], **CONVOLUTION)
+    data = builder.finish([y])
+    assert not (verdict(data, tmp_path, half_check="auto") or HalfPrecision("")).repaired
+    assert kept_in_float(data, tmp_path, calibration=[np.full(WIDE, 1e5, np.float32)]).inputs == 1

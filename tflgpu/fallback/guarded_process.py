@@ -79,18 +79,19 @@ class GuardedProcess:
         return self._request(server, {"task": task, "is_open": is_open}, model, inputs)[0]
 
     def judge(
-        self, model: bytes, inputs: Mapping[int, Array], outputs: Sequence[int], limit: float
+        self, model: bytes, sets: Sequence[Mapping[int, Array]], outputs: Sequence[int], limit: float, steps: int
     ) -> tuple[list[Array], dict[str, float]] | None:
-        """Let LiteRT run a model, as :func:`tflgpu.fallback.litert_interpreter.judged_run` does.
+        """Let LiteRT run a model, as :func:`tflgpu.fallback.litert_interpreter.judged_runs` does.
 
         Args:
             model: The file.
-            inputs: Values by tensor of the main subgraph.
+            sets: Values by tensor of the main subgraph, for each of several runs.
             outputs: The tensors whose values are wanted.
             limit: The largest magnitude that is not remarkable.
+            steps: How often each set is run.
 
         Returns:
-            The result of ``judged_run``; None where no process can be started.
+            The result of ``judged_runs``; None where no process can be started.
 
         Raises:
             RefusedError: LiteRT refuses.
@@ -99,8 +100,9 @@ class GuardedProcess:
         server = self._started()
         if server is None:
             return None
-        request = {"task": "judge", "is_open": False, "tensors": list(inputs), "outputs": outputs, "limit": limit}
-        large, arrays = self._request(server, request, model, list(inputs.values()))
+        request: dict[str, Any] = {"task": "judge", "is_open": False, "tensors": list(sets[0]), "outputs": outputs}
+        request |= {"limit": limit, "steps": steps}
+        large, arrays = self._request(server, request, model, [array for each in sets for array in each.values()])
         return arrays, large
 
     def _started(self) -> ServerProcess | None:

@@ -178,28 +178,48 @@ def result_shapes(model: bytes) -> list[list[int] | None]:
     return list(map(shape, interpreter.get_output_details()))
 
 
-def judged_run(
-    model: bytes, inputs: Mapping[int, Array], outputs: Sequence[int], limit: float
+def judged_runs(
+    model: bytes, sets: Sequence[Mapping[int, Array]], outputs: Sequence[int], limit: float, steps: int
 ) -> tuple[list[Array], dict[str, float]]:
     """Run a model by LiteRT's plain kernels, and keep every result; by XNNPACK where an operator has no plain kernel.
 
     Args:
         model: The file.
-        inputs: Values by tensor of the main subgraph.
+        sets: Values by tensor of the main subgraph, for each of several runs.
         outputs: The tensors whose values are wanted.
         limit: The largest magnitude that is not remarkable.
+        steps: How often each set is run, with the state that the run before it left.
 
     Returns:
-        The values, and the extreme of each tensor of floats that exceeds the limit, by name: its element that is
-        furthest from zero. XNNPACK keeps no results between operators, so that only outputs are looked at.
+        The values, of one run after the other, and the extreme of each tensor of floats that exceeds the limit in the
+        first run, by name: its element that is furthest from zero. XNNPACK keeps no results between operators, so that
+        only outputs are looked at.
 
     Raises:
         RuntimeError, ValueError: LiteRT refuses.
     """
-    try:
-        interpreter = _ran(model, inputs, plain=True)
-    except RuntimeError:  # kernels of custom operators are XNNPACK's, which does not keep what it computes in between
-        interpreter = _ran(model, inputs, plain=False)
+    values, found = list[Array](), dict[str, float]()
+    for number, inputs in enumerate(sets):
+        try:
+            interpreter = _prepared(model, inputs, plain=True)
+            interpreter.invoke()
+        except (
+            RuntimeError
+        ):  # kernels of custom operators are XNNPACK's, which does not keep what it computes in between
+            interpreter = _prepared(model, inputs, plain=False)
+            interpreter.invoke()
+        if not number:
+            found = _extremes(interpreter, limit)
+        values += (interpreter.get_tensor(index) for index in outputs)
+        for _ in range(steps - 1):
+            _set(interpreter, inputs)
+            interpreter.invoke()
+            values += (interpreter.get_tensor(index) for index in outputs)
+    return values, found
+
+
+def _extremes(interpreter: Any, limit: float) -> dict[str, float]:
+    """The extreme of each tensor of floats that exceeds a limit, by name."""
     found: dict[str, float] = {}
     for detail in interpreter.get_tensor_details():
         if detail["dtype"] is not np.float32 or not detail["name"]:  # without a name: memory of LiteRT's own
@@ -208,20 +228,23 @@ def judged_run(
             low, high = (float(each) for each in _ends(interpreter.get_tensor(detail["index"])))
             if max(-low, high) > limit:
                 found[detail["name"]] = high if high > -low else low
-    return [interpreter.get_tensor(index) for index in outputs], found
+    return found
 
 
-def _ran(model: bytes, inputs: Mapping[int, Array], plain: bool) -> Any:
-    """The interpreter after a run. plain: without a delegate, and with every result kept."""
+def _prepared(model: bytes, inputs: Mapping[int, Array], plain: bool) -> Any:
+    """The interpreter before a run. plain: without a delegate, and with every result kept."""
     interpreter = _interpreter(model, PLAIN if plain else KERNELS[0], experimental_preserve_all_tensors=plain)
     for index, array in inputs.items():
         interpreter.resize_tensor_input(index, array.shape)
     interpreter.allocate_tensors()
+    _set(interpreter, inputs)
+    return interpreter
+
+
+def _set(interpreter: Any, inputs: Mapping[int, Array]) -> None:
     for index, array in inputs.items():
         if array.size:
             interpreter.set_tensor(index, array)
-    interpreter.invoke()
-    return interpreter
 
 
 def _ends(array: Array) -> tuple[np.float32, np.float32]:
@@ -270,8 +293,10 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
                 for size, (dtype, shape) in zip(sizes, request["inputs"], strict=True)
             ]
             if request["task"] == "judge":
-                given = dict(zip(request["tensors"], inputs, strict=True))
-                arrays, large = judged_run(model, given, request["outputs"], request["limit"])
+                count = len(request["tensors"])
+                starts = range(0, len(inputs), count) if count else [0]
+                sets = [dict(zip(request["tensors"], inputs[n : n + count], strict=True)) for n in starts]
+                arrays, large = judged_runs(model, sets, request["outputs"], request["limit"], request["steps"])
                 reply = {"answer": large, "arrays": [(a.dtype.str, a.shape) for a in arrays]}
             else:
                 reply = {"answer": perform(request["task"], model, inputs, request["is_open"])}

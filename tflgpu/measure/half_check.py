@@ -1,16 +1,17 @@
-"""Whether half precision does for a model: checked once, when it is compiled for the first time.
+"""Whether half precision does for a model: checked when it is compiled for the first time, for each size of free axes.
 
 LiteRT runs the model in float in a process of its own, while the model is planned and built here, and is waited for:
 whether there is a warning does not depend on which of both is faster. Only where its answers are far from the device's,
-a tensor is beyond the range of half, or the caller asks for a check of a model that LiteRT cannot run, the model is
-compiled in float as well. If that does not acquit half precision, the results of all kernels are compared.
+a tensor is beyond the range of half, or LiteRT cannot be asked for what the caller gets (another signature, bound
+states, inputs of bytes), the model is compiled in float as well. If that does not acquit half precision, the model may
+be compiled with more tensors in float, and judged again.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
@@ -21,30 +22,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tflgpu.artifact.artifact import Artifact
+from tflgpu.compiler import compile_model
 from tflgpu.errors import TflgpuError
 from tflgpu.fallback import is_installed
 from tflgpu.fallback.guarded_process import CrashedError, GuardedProcess, RefusedError
 from tflgpu.frontend.frontend import Frontend
-from tflgpu.measure.mixed_precision.generated_inputs import small_picture
-from tflgpu.measure.mixed_precision.output_errors import OutputErrors
-from tflgpu.measure.trace import Result, trace
+from tflgpu.measure.device_model import planned_target
+from tflgpu.measure.mixed_precision.generated_inputs import TEN_TIMES, checked_inputs, normalizations
+from tflgpu.measure.mixed_precision.output_errors import OutputErrors, error_of_chosen, error_of_integers
+from tflgpu.measure.trace import Result, on_groups_of_the_device, trace
 from tflgpu.model.reader import read_model
 from tflgpu.model.tensor_info import Interface, TensorInfo
 from tflgpu.options import Options
 from tflgpu.report.describe import constant_bytes, kind_of
-from tflgpu.report.half_precision import LARGEST_ERROR, HalfPrecision, OffTensor
+from tflgpu.report.half_precision import LARGE, LARGEST_ERROR, HalfPrecision, OffTensor
+from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.runtime.device_memory import DeviceMemory
+from tflgpu.runtime.input_check import InputCheck
 from tflgpu.runtime.instance import Instance
-from tflgpu.target import HALF_MAX
+from tflgpu.runtime.opencl.session import Session
+from tflgpu.target import HALF_MAX, Target
 
 Array = NDArray[Any]
+
+# The outputs of runs, one after the other.
+Answers = list[list[Array]]
 
 LOGGER = logging.getLogger(__name__)
 
 # Of a model's constants. LiteRT keeps all tensors of a run in memory.
 MOST_BYTES = 256 << 20
 
+# Elements of all tensors of a model that is run on several sets of inputs.
+MOST_ELEMENTS = 1 << 26
+
+# Of a model in which tensors are looked for that have to stay in float: each is tried, in other kernels.
+MOST_KERNELS = 40
+
 # Until LiteRT's answers are given up, where the caller sets no limit.
 SECONDS = 10.0
+
+# Runs of a model with state.
+STEPS = 3
 
 ON_REQUEST = "Numerics(half_check='always') compares with fp32"
 
@@ -60,17 +79,29 @@ CHOOSE = frozenset(
     )
 )
 
+STATEFUL = ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE")
+
 
 class HalfCheck:
-    """Compares a model's answers in half precision with those in float, on a generated input."""
+    """Compares a model's answers in half precision with those in float, on generated inputs or the caller's."""
 
-    def __init__(self, model: bytes, options: Options) -> None:
-        """model: the file. options: the caller's."""
-        self._model, self._options = model, options
-        self._judged: tuple[list[Array], dict[str, float]] | None = None
-        self._inputs: list[Array] = []
+    def __init__(self, model: bytes, options: Options, session: Callable[[], Session]) -> None:
+        """model: the file. options: the caller's. session: opens the device on which the model runs."""
+        self._model, self._options, self._session = model, options, session
+        self._litert: tuple[Answers, dict[str, float]] | None = None
+        self._floats: Answers | None = None  # of the device in fp32, once these are needed
+        self.inputs: list[list[Array]] = []
+        self._steps = 1
         self._obstacle: str | None = None  # None until it begins
+        self._asks_litert = False
         self._thread: threading.Thread | None = None
+        self._worst_name = ""
+        self._unusual = -1  # the number of a set of inputs that are larger than usual
+
+    @property
+    def scales(self) -> list[int]:
+        """A number for each set of inputs, as :class:`OutputErrors` takes them: each has a scale of its own."""
+        return list(range(len(self.inputs)))
 
     def begin(self, frontend: Frontend) -> None:
         """Let LiteRT begin, where it is installed and can take the model. A model is checked once.
@@ -82,17 +113,28 @@ class HalfCheck:
         integers = kind.startswith("integer") and "float32" not in kind
         if self._obstacle is not None or (integers and self._options.numerics.half_check != "always"):
             return
-        self._obstacle = _obstacle(frontend, self._options)
-        if not self._obstacle and is_installed():
-            sides = frontend.interface()
-            self._thread = threading.Thread(target=self._ask, args=sides, name="tflgpu-half", daemon=True)
+        self._obstacle = ""
+        if constant_bytes(frontend.model) > MOST_BYTES:
+            self._obstacle = f"it has more than {MOST_BYTES >> 20} MiB of constants"
+            return
+        inputs, outputs = frontend.interface()
+        self.inputs = self._drawn(inputs)
+        if sum(int(np.prod(t.shape)) for t in frontend.subgraph.tensors) > MOST_ELEMENTS:
+            del self.inputs[1:]
+        has_state = any(t.is_variable for t in frontend.subgraph.tensors)
+        has_state |= any(o.code in STATEFUL for o in frontend.subgraph.operators)
+        self._steps = STEPS if has_state or frontend.entry.bound else 1
+        is_another = frontend.entry.subgraph != 0 or frontend.entry.bound or self._options.interface.uint8_inputs
+        self._asks_litert = not is_another
+        if self._asks_litert and is_installed():
+            self._thread = threading.Thread(target=self._ask, args=(inputs, outputs), name="tflgpu-half", daemon=True)
             self._thread.start()
 
     def verdict(self, instance: Instance) -> HalfPrecision | None:
         """What the check finds; None of a model that needs none. Waits for LiteRT.
 
         Args:
-            instance: The compiled model.
+            instance: The compiled model. Its state begins anew.
         """
         if self._obstacle is None:
             return None
@@ -100,86 +142,147 @@ class HalfCheck:
             return HalfPrecision("", unchecked=self._obstacle)
         if self._thread is not None:
             self._thread.join()
-        if self._judged is None and self._options.numerics.half_check != "always":
+        if self._asks_litert and self._litert is None and self._options.numerics.half_check != "always":
             reason = "LiteRT is not installed" if self._thread is None else "LiteRT cannot run it, or not in time"
             return HalfPrecision("", unchecked=f"{reason}; {ON_REQUEST}")
-        self._inputs = self._inputs or _inputs(instance.artifact.inputs)
         try:
-            results = instance.run(self._inputs, {})
-        except ValueError as error:  # inputs that the model does not take
-            return HalfPrecision("", unchecked=str(error))
-        finally:
-            instance.reset_state()
+            return self._judged(instance)
+        except (TflgpuError, ValueError) as error:  # of inputs, of outputs with other shapes, or of the plan in fp32
+            return HalfPrecision("", unchecked=" ".join(str(error).split()))
+
+    def may_be_repaired(self, artifact: Artifact) -> bool:
+        """Whether to look for tensors to keep in float: that takes several times as long as compiling the model.
+
+        Args:
+            artifact: The model, which is off.
+        """
+        return (artifact.report.kernels or 0) <= MOST_KERNELS or bool(self._capped(artifact))
+
+    def named(self, artifact: Artifact, found: HalfPrecision) -> HalfPrecision:
+        """The verdict with the first tensor that is off or was capped, by the results of all kernels.
+
+        Args:
+            artifact: The model.
+            found: The verdict; an output is off.
+        """
+        worst = OffTensor(self._worst_name, _sources(artifact, self._worst_name), found.error, 0.0)
+        if not self._asks_litert or (found.error <= LARGE and not self.may_be_repaired(artifact)):
+            return replace(found, first=worst)
+        LOGGER.info("comparing the results of all kernels in half precision and in float")
         try:
-            if self._judged is not None:
-                return self._by_litert(instance.artifact, results, *self._judged)
-            return self._by_fp32(instance.artifact, results, None, HalfPrecision("fp32"))
-        except (TflgpuError, ValueError) as error:
-            return HalfPrecision("", unchecked=f"its kernels cannot be observed: {error}")
+            floats = trace(self._model, self.inputs[0], replace(self._options, precision="fp32"))
+            halves = trace(self._model, self.inputs[0], self._options)
+        except (TflgpuError, ValueError) as obstacle:
+            LOGGER.info("kernels cannot be observed: %s", " ".join(str(obstacle).split()))
+            return replace(found, first=worst)
+        large = self._capped(artifact) or _computed(artifact, _large(self._model, floats))
+        chosen = _chosen(artifact)
+        off = [each for each in compared(halves, floats, large) if each.name not in chosen]
+        first = next((each for each in off if each.error > LARGEST_ERROR or each.extreme), worst)
+        return replace(found, first=first)
+
+    def _judged(self, instance: Instance) -> HalfPrecision:
+        artifact, results = instance.artifact, self._runs(instance)
+        found = HalfPrecision("fp32", inputs=len(self.inputs))
+        if self._litert is not None and self._floats is None:
+            self._worst_name, error = self._worst(artifact, results, self._litert[0])
+            found = replace(found, judge=_litert(), error=error)
+            # LiteRT rounds the activations of a model of dynamic range; of others its answers are near enough.
+            kind = artifact.report.model.kind
+            is_near = kind.startswith("float32") and not kind.endswith("(dynamic range)")
+            if error <= LARGEST_ERROR or (is_near and error <= LARGE and not self.may_be_repaired(artifact)):
+                return found
+        if self._floats is None:
+            LOGGER.info("comparing half precision with float on the device")
+            self._floats = self._in_float()
+        self._worst_name, error = self._worst(artifact, results, self._floats)
+        return replace(found, judge="fp32", error=error)
+
+    def _capped(self, artifact: Artifact) -> dict[str, float]:
+        """The computed tensors that exceed half in LiteRT, with their extremes."""
+        return _computed(artifact, self._litert[1]) if self._litert is not None else {}
+
+    def _drawn(self, interface: Interface) -> list[list[Array]]:
+        """The caller's inputs that have the model's shapes, else some that are made up."""
+        infos = [info for _, info in interface]
+        given = []
+        if self._options.numerics.calibration:
+            session = self._session()
+            check = InputCheck(infos, session)
+            for each in self._options.numerics.calibration:
+                values = check.values(each)
+                given.append([v.read(session.queue) if isinstance(v, DeviceMemory) else v for v in values])
+        fitting = [values for values in given if [v.shape for v in values] == [info.shape for info in infos]]
+        if fitting:
+            return fitting
+        self._unusual = TEN_TIMES
+        return checked_inputs(infos, normalizations(self._model, len(infos)))
 
     def _ask(self, inputs: Interface, outputs: Interface) -> None:
         """Let LiteRT run the model, on a thread of its own."""
         begin = perf_counter()
         try:
-            self._inputs = _inputs(inputs)
-            given = {tensor: array for (tensor, _), array in zip(inputs, self._inputs, strict=True)}
+            sets = [{t: a for (t, _), a in zip(inputs, arrays, strict=True)} for arrays in self.inputs]
+            tensors = [tensor for tensor, _ in outputs]
             with GuardedProcess(self._options.cpu_part.trial_timeout or SECONDS) as process:
-                self._judged = process.judge(self._model, given, [tensor for tensor, _ in outputs], HALF_MAX)
+                judged = process.judge(self._model, sets, tensors, HALF_MAX, self._steps)
+            if judged is not None:
+                flat, large = judged
+                self._litert = [flat[n : n + len(tensors)] for n in range(0, len(flat), len(tensors))], large
         except (RefusedError, CrashedError, MemoryError, OSError) as error:
             LOGGER.info("LiteRT cannot judge half precision: %s", " ".join(str(error).split()))
         LOGGER.info("LiteRT has ended after %.2f s", perf_counter() - begin)
 
-    def _by_litert(
-        self, artifact: Artifact, results: list[Array], answers: list[Array], large: dict[str, float]
-    ) -> HalfPrecision:
-        if [a.shape for a in results] != [a.shape for a in answers]:
-            return HalfPrecision("", unchecked="its outputs have other shapes in LiteRT")
-        errors = OutputErrors([info for _, info in artifact.outputs], [answers], [0])
-        found = HalfPrecision(_litert(), float(errors.of(0, results).max(initial=0.0)))
-        capped = _computed(artifact, large)
-        if found.error <= LARGEST_ERROR and not capped:
-            return found
-        always = self._options.numerics.half_check == "always"
-        if not capped and not always and artifact.report.model.kind.endswith("(dynamic range)"):
-            reason = f"LiteRT, whose answers are off by {found.error:.2g}, rounds activations of such a model to 8 bits"
-            return HalfPrecision("", unchecked=f"{reason}; {ON_REQUEST}")
-        return self._by_fp32(artifact, results, capped, found)
+    def _runs(self, instance: Instance) -> Answers:
+        """The outputs of all runs; each set of inputs meets the initial state."""
+        found: Answers = []
+        for inputs in self.inputs:
+            instance.reset_state()
+            found += [[np.array(a) for a in instance.run(inputs, {})] for _ in range(self._steps)]
+        instance.reset_state()
+        return found
 
-    def _by_fp32(
-        self, artifact: Artifact, results: list[Array], capped: dict[str, float] | None, found: HalfPrecision
-    ) -> HalfPrecision:
-        """Compare with fp32 on the device; if outputs are off or a value was capped, the results of all kernels.
+    def _worst(self, artifact: Artifact, results: Answers, answers: Answers) -> tuple[str, float]:
+        """The output that is off the furthest, and by what part. Raises ValueError for outputs of other shapes."""
+        if [[a.shape for a in each] for each in results] != [[a.shape for a in each] for each in answers]:
+            raise ValueError("its outputs have other shapes in float")
+        infos = [info for _, info in artifact.outputs]
+        chosen = _chosen(artifact)
+        floats = [n for n, i in enumerate(infos) if i.name not in chosen and (_is_float(i) or i.quantization)]
+        scales = [scale for scale in self.scales for _ in range(self._steps)]
+        measured = OutputErrors([infos[n] for n in floats], [[run[n] for n in floats] for run in answers], scales)
+        worst, largest = "", 0.0
+        for number, (result, answer) in enumerate(zip(results, answers, strict=True)):
+            errors = dict(zip(floats, map(float, measured.of(number, [result[n] for n in floats])), strict=True))
+            for n, info in enumerate(infos):
+                compare = error_of_chosen if info.name in chosen else error_of_integers
+                error = errors[n] if n in errors else compare(answer[n], result[n])
+                if number // self._steps == self._unusual and error <= LARGE:
+                    continue  # rounding is amplified by numbers that no layer was made for
+                if error > largest or not worst:
+                    worst, largest = info.name, error
+        return worst, largest
 
-        capped: the tensors beyond half, if they are known.
-        """
-        LOGGER.info("comparing half precision with float on the device")
-        answers: dict[int, Array] = {}
-        floats = trace(self._model, self._inputs, replace(self._options, precision="fp32"), answers)
-        if capped is None:
-            capped = _computed(artifact, _large(self._model, floats))
-        chosen = {name for o in artifact.report.operators if o.code in CHOOSE for name in o.outputs}
-        outputs = [
-            (tensor, info, result)
-            for (tensor, info), result in zip(artifact.outputs, results, strict=True)
-            if info.name not in chosen and (np.dtype(info.dtype).kind == "f" or info.quantization)
-        ]
-        if any(answers[tensor].shape != result.shape for tensor, _, result in outputs):
-            return HalfPrecision("", unchecked="its outputs have other shapes in fp32")
-        right, half = [answers[tensor] for tensor, _, _ in outputs], [result for _, _, result in outputs]
-        errors = OutputErrors([info for _, info, _ in outputs], [right], [0]).of(0, half)
-        largest = float(errors.max(initial=0.0))
-        found = replace(found, judge="fp32", error=largest)
-        if largest <= LARGEST_ERROR and not capped:
-            return found
-        LOGGER.info("comparing the results of all kernels in half precision and in float")
-        halves = trace(self._model, self._inputs, self._options)
-        off = [each for each in compared(halves, floats, capped) if each.name not in chosen]
-        if largest > LARGEST_ERROR:
-            name = max(zip(errors, outputs, strict=True), key=lambda pair: pair[0])[1][1].name
-            off.append(OffTensor(name, _sources(artifact, name), largest, 0.0))
-        limit = LARGEST_ERROR if largest > LARGEST_ERROR else np.inf
-        first = next((each for each in off if each.error > limit or each.extreme), None)
-        return replace(found, first=first)
+    def _in_float(self) -> Answers:
+        """The answers of the model in fp32, as the caller has it otherwise."""
+        session = self._session()
+        options = replace(self._options, precision="fp32")
+
+        def run(target: Target) -> Answers:
+            artifact, *_ = compile_model(self._model, options, replace(target, executor="launch"))
+            instance = Instance(artifact, session, Stopwatch(), None, options.cpu_part.trial_timeout)
+            return self._runs(instance)
+
+        return on_groups_of_the_device(planned_target(session.device, options), run)
+
+
+def _chosen(artifact: Artifact) -> set[str]:
+    """The outputs of operators that choose."""
+    return {name for o in artifact.report.operators if o.code in CHOOSE for name in o.outputs}
+
+
+def _is_float(info: TensorInfo) -> bool:
+    return np.dtype(info.dtype).kind == "f"
 
 
 def _sources(artifact: Artifact, name: str) -> tuple[int, ...]:
@@ -218,21 +321,6 @@ def is_wanted(options: Options, *, kept: bool) -> bool:
     """
     choice = options.numerics.half_check
     return options.numerics.tolerance is None and (choice == "always" or (choice == "auto" and kept))
-
-
-def _obstacle(frontend: Frontend, options: Options) -> str:
-    """Why LiteRT's answers would be those of another model; empty if it can be asked."""
-    if frontend.entry.subgraph != 0:
-        return "only the file's main subgraph can be"
-    if frontend.entry.bound or options.interface.uint8_inputs:
-        return "its inputs are others than the file's"
-    if constant_bytes(frontend.model) > MOST_BYTES:
-        return f"it has more than {MOST_BYTES >> 20} MiB of constants"
-    return ""
-
-
-def _inputs(interface: Interface) -> list[Array]:
-    return [small_picture(info) for _, info in interface]
 
 
 def _computed(artifact: Artifact, large: dict[str, float]) -> dict[str, float]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,8 @@ from tflgpu.runtime.opencl.session import DeviceFailures, Session, open_session
 from tflgpu.target import Target
 
 Array = NDArray[Any]
+
+Results = TypeVar("Results")
 
 
 @dataclass(frozen=True)
@@ -82,13 +84,13 @@ def trace(
             call = frontend.call(partition)
             if call is not None:
                 with DeviceFailures(device, "running the model"):
-                    results = _within(target, partial(_run_call, partition, call, given, session))
+                    results = on_groups_of_the_device(target, partial(_run_call, partition, call, given, session))
                 names = [frontend.subgraph.tensors[t].name for t in partition.outputs]
                 found += (Result(*each) for each in zip(names, repeat(partition.operators), results, strict=False))
             elif partition.on_device:
                 with DeviceFailures(device, "running the model"):
                     (piece,) = frontend.pieces(partition)
-                    results = _within(target, partial(_run_partition, piece, given, session, found))
+                    results = on_groups_of_the_device(target, partial(_run_partition, piece, given, session, found))
             else:
                 rest = extract_submodel(model, frontend, partition)
                 codes = {o.index: o.code for o in frontend.lowered.entries}
@@ -100,8 +102,16 @@ def trace(
     return found
 
 
-def _within(target: Target, run: Callable[[Target], list[Array]]) -> list[Array]:
-    """What ``run`` gives for the target, once the device's compiler allows the groups of all kernels."""
+def on_groups_of_the_device(target: Target, run: Callable[[Target], Results]) -> Results:
+    """What ``run`` gives for the target, once the device's compiler allows the groups of all kernels.
+
+    Args:
+        target: As planned.
+        run: Raises WideGroupsError for groups that are too wide.
+
+    Returns:
+        The result of ``run``.
+    """
     while True:
         try:
             return run(target)

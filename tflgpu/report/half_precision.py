@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # Part of an output's range beyond which its error is no rounding of half.
-LARGEST_ERROR = 0.05
+LARGEST_ERROR = 0.005
+
+# From here on it is a defect, and no rounding of all tensors.
+LARGE = 0.05
+
+# Why there was no comparison where the caller wanted none; who wants one later gets it.
+NOT_ASKED = "it was compiled with Numerics(half_check='off')"
 
 
 @dataclass(frozen=True)
@@ -34,13 +40,16 @@ class HalfPrecision:
     """What the check of a model in half precision found.
 
     judge: whose answers it was compared with; ``""`` if it was not. error: the largest of an output, as a part of its
-    range. first: the first tensor that is off. unchecked: why there was no comparison.
+    range. first: the first tensor that is off. unchecked: why there was no comparison. inputs: how many sets were run.
+    repaired: the error before tensors were kept in float that the check had found; 0 if there was no need.
     """
 
     judge: str
     error: float = 0.0
     first: OffTensor | None = None
     unchecked: str = ""
+    inputs: int = 0
+    repaired: float = 0.0
 
     @property
     def summary(self) -> str:
@@ -48,10 +57,21 @@ class HalfPrecision:
         if self.unchecked:
             return f"half precision was not checked: {self.unchecked}"
         found = (
-            f"in half precision outputs are off by {self.error:.2g} of their range at most, on a generated input, "
+            f"in half precision outputs are off by {self.error:.2g} of their range at most, on {self._sets}, "
             f"compared with {self.judge}"
         )
+        if self.repaired:
+            found += f" (by {self.repaired:.2g} before more tensors were kept in float)"
         return f"{found}; {self.first}" if self.first else found
+
+    @property
+    def is_off(self) -> bool:
+        """Whether an output is further off than rounding should take it."""
+        return not self.unchecked and self.error > LARGEST_ERROR
+
+    @property
+    def _sets(self) -> str:
+        return f"{self.inputs} sets of inputs" if self.inputs != 1 else "one set of inputs"
 
     @property
     def warning(self) -> str:
@@ -60,6 +80,6 @@ class HalfPrecision:
             return ""
         return (
             f"half precision is not enough for this model: {self.first}. Outputs are off by {self.error:.2g} of their "
-            f"range at most, on a generated input, compared with {self.judge}. precision='fp32' keeps all tensors in "
+            f"range at most, on {self._sets}, compared with {self.judge}. precision='fp32' keeps all tensors in "
             "float, Numerics(tolerance=0.01) those that need it; `tflgpu diff` compares on your own inputs"
         )

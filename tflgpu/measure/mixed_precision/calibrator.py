@@ -16,12 +16,10 @@ from tflgpu.artifact.cache import Cache
 from tflgpu.compiler import Parts, Plans, make_plans
 from tflgpu.frontend.partition import Partition
 from tflgpu.graph.ir import Graph, TensorId
-from tflgpu.measure.mixed_precision.generated_inputs import generated_inputs, scales
+from tflgpu.measure.mixed_precision.generated_inputs import generated_inputs, normalizations, scales
 from tflgpu.measure.mixed_precision.output_errors import OutputErrors
 from tflgpu.measure.mixed_precision.probe import Place, Probe
 from tflgpu.measure.mixed_precision.storage_search import Errors, Sensitivities, fewest_kept, sensitivities
-from tflgpu.model.metadata.declarations import Normalization
-from tflgpu.model.metadata.metadata_reader import read_metadata
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.plan.traffic import traffic
 from tflgpu.report.mixed_precision import KeptTensor, MixedPrecision
@@ -81,13 +79,13 @@ class _Experiment:
         places = self.probe.together(self.probe.places[n] for n in kept)
         return np.array([self.errors.of(n, self.probe.run(self.inputs[n], places)) for n in numbers])
 
-    def sensitivities(self) -> Sensitivities:
+    def sensitivities(self, seconds: float) -> Sensitivities:
         """Of all tensors, one by one or in groups, as the time allows."""
         tensors, sets = len(self.probe.places), len(self.inputs)
         LOGGER.info("looking for the tensors that stay in float among %d, on %d inputs", tensors, sets)
         begin = time.perf_counter()
         self.measure(frozenset(), range(sets))
-        runs = int(SECONDS * sets / (time.perf_counter() - begin))
+        runs = int(seconds * sets / (time.perf_counter() - begin))
         return sensitivities(self.measure, tensors, sets, min(runs, MOST_RUNS))
 
     def listed(self, kept: Collection[int], found: Sensitivities) -> tuple[KeptTensor, ...]:
@@ -108,10 +106,15 @@ class Calibrator:
         session: Session,
         cache: Cache | None,
         trial_timeout: float | None,
+        *,
+        scales: Sequence[int] | None = None,
+        seconds: float = SECONDS,
     ) -> None:
-        """given: the caller's sets of inputs. cache: where programs are kept."""
+        """given: the caller's sets of inputs. cache: where programs are kept. scales: of the sets, by default one.
+        seconds: for runs with one tensor, or a group of them, in half."""
         self._tolerance, self._given, self._session = tolerance, given, session
         self._cache, self._trial_timeout = cache, trial_timeout
+        self._scales, self._seconds = scales, seconds
 
     def __call__(self, parts: Parts, target: Target) -> tuple[Parts, Target]:
         """The parts with tensors that are to stay in float marked as precise, or the target for all of them in float.
@@ -120,7 +123,7 @@ class Calibrator:
         """
         start = time.perf_counter()
         experiment, is_given = self._prepared(parts, replace(target, executor="launch"))
-        found = experiment.sensitivities()
+        found = experiment.sensitivities(self._seconds)
         mixture = self._chosen(experiment, found)
         if mixture.fp32_reason:
             target = replace(target, storage="float")
@@ -141,12 +144,13 @@ class Calibrator:
         """The experiment with a model's launches, and whether its inputs are the caller's."""
         outer, inner = ([info for _, info in side] for side in parts.frontend.interface())
         given = self._fitting(outer)
-        declared = _normalizations(parts.data, len(outer))
+        declared = normalizations(parts.data, len(outer))
         inputs = given or generated_inputs(outer, declared)
         probe = Probe(parts, target, self._session, self._trial_timeout)
         in_float = make_plans(parts.graphs, replace(target, storage="float"), Stopwatch())
         answers = self._answers(probe, parts.artifact(in_float), inputs)
-        errors = OutputErrors(inner, answers, [0] * len(inputs) if given else scales(declared))
+        of_given = self._scales if self._scales is not None else [0] * len(inputs)
+        errors = OutputErrors(inner, answers, of_given if given else scales(declared))
         return _Experiment(parts, target, probe, inputs, errors, in_float), bool(given)
 
     def _chosen(self, experiment: _Experiment, found: Sensitivities) -> _Mixture:
@@ -191,11 +195,6 @@ class Calibrator:
         if self._cache is not None:  # where the model itself will find them
             instance.keep_binaries(self._cache, Stopwatch())
         return results
-
-
-def _normalizations(model: bytes, inputs: int) -> list[Normalization | None]:
-    declared = [each.normalization for each in read_metadata(model).inputs]
-    return declared if len(declared) == inputs else [None] * inputs
 
 
 def _with_kept(parts: Parts, places: Collection[Place], *, inputs: bool) -> Parts:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tflgpu.model.metadata.declarations import Normalization
+from tflgpu.model.metadata.metadata_reader import read_metadata
 from tflgpu.model.tensor_info import TensorInfo
 
 Array = NDArray[Any]
@@ -24,6 +25,9 @@ USUAL = (Normalization((0.0,), (255.0,)), Normalization((127.5,), (127.5,)), Nor
 BYTES = 2  # the place of the last of these
 
 CENTRED = 1  # the place of the scale around zero
+
+TEN = 10  # times the usual scale
+TEN_TIMES = 2  # the place of such inputs in those of a check
 
 LEAST_SIDE = 8  # pixels of an image
 LARGEST_SIDE = 64  # of one that is drawn fast
@@ -42,17 +46,38 @@ def generated_inputs(infos: Sequence[TensorInfo], declared: Sequence[Normalizati
     ]
 
 
-def small_picture(info: TensorInfo) -> Array:
-    """One input of the usual scale (-1..1 for floats); of a large image few pixels are drawn, and repeated."""
+def checked_inputs(infos: Sequence[TensorInfo], declared: Sequence[Normalization | None]) -> list[list[Array]]:
+    """Few sets of inputs: a picture or signal, normal numbers, and ten times those where the file names no scale."""
+    sets = [[small_picture(info, of) for info, of in zip(infos, declared, strict=True)]]
+    floats = [np.dtype(info.dtype).kind == "f" for info in infos]
+    for factor in (1, TEN) if any(floats) else ():
+        if None in declared:
+            sets.append([_normal(info, factor) if f else x for info, f, x in zip(infos, floats, sets[0], strict=True)])
+    return sets
+
+
+def _normal(info: TensorInfo, factor: int) -> Array:
+    numbers = np.random.default_rng((SEED, factor)).standard_normal(info.shape, np.float32)
+    return (factor * numbers).astype(info.dtype)
+
+
+def small_picture(info: TensorInfo, declared: Normalization | None = None) -> Array:
+    """One input, by default of the usual scale (-1..1 for floats); a large image repeats few pixels that are drawn."""
     axes = _image_axes(info.shape)
     drawn = list(info.shape)
     for axis in axes[:2] if axes else ():
         drawn[axis] = min(drawn[axis], LARGEST_SIDE)
-    array = _input(replace(info, shape=tuple(drawn)), None, CENTRED)
+    array = _input(replace(info, shape=tuple(drawn)), declared, CENTRED)
     for axis in axes[:2] if axes else ():
         places = np.arange(info.shape[axis]) * drawn[axis] // info.shape[axis]
         array = array.take(places, axis)
     return np.ascontiguousarray(array)
+
+
+def normalizations(model: bytes, inputs: int) -> list[Normalization | None]:
+    """How a file says that each of so many inputs is normalized."""
+    declared = [each.normalization for each in read_metadata(model).inputs]
+    return declared if len(declared) == inputs else [None] * inputs
 
 
 def scales(declared: Sequence[Normalization | None]) -> list[int]:

@@ -14,6 +14,10 @@ Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
 
+# Part of what an operator chooses that may be another choice: inputs that were made up have many near ones.
+OTHERS = 0.2
+
+
 class OutputErrors:
     """The range of an output is that of its values and zero, in all runs on inputs of one scale. Zero belongs to it:
     half precision stores a value near 1 no better for its neighbours being near 1 too.
@@ -46,6 +50,34 @@ class OutputErrors:
 
     def _floats(self, results: Sequence[Array]) -> list[Floats]:
         return [results[n].astype(np.float64) for n in self._counted]
+
+
+def error_of_chosen(answer: Array, result: Array) -> float:
+    """How far an output of an operator that chooses is off, as a set: near numbers may change places, and few of them.
+
+    Args:
+        answer: In fp32.
+        result: Of the same shape.
+
+    Returns:
+        Of floats the error as a part of the range, of integers the part of them that is missing; 0 where only
+        :data:`OTHERS` of them are off.
+    """
+    if answer.dtype.kind == "f":
+        right, found = (np.sort(x.astype(np.float64), None) for x in (answer, result))
+        difference = np.sort(np.nan_to_num(np.abs(right - found)))
+        kept = difference[: difference.size - int(OTHERS * difference.size)]
+        return float(kept.max(initial=0.0)) / (_range([right]) or 1.0)
+    rows = answer.reshape(-1, answer.shape[-1] if answer.ndim > 1 else 1)
+    others = [np.isin(a, b, invert=True).mean() for a, b in zip(result.reshape(rows.shape), rows, strict=True)]
+    share = float(np.mean(others)) if others else 0.0
+    return share if share > OTHERS else 0.0
+
+
+def error_of_integers(answer: Array, result: Array) -> float:
+    """How far integers that stand for no quantized numbers are off, beyond a step, as a part of their range."""
+    difference = np.abs(answer.astype(np.float64) - result.astype(np.float64))
+    return max(float(difference.max(initial=0.0)) - 1, 0.0) / (_range([answer.astype(np.float64)]) or 1.0)
 
 
 def _range(values: Sequence[Floats]) -> float:
