@@ -84,11 +84,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Workers leave which branches they have rendered. On CI, a new one that none has rendered fails the suite."""
+    """Workers leave which branches they have rendered; the end of the run names new ones that none has rendered."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         branches.leave()
-    elif "CI" in os.environ and runs_whole(session.config) and not session.exitstatus and branches.unknown():
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluate": {"api", "artifact", "errors", "fallback", "inputs", "model", "options", "report", "version"},
     "batch": {"api", "artifact", "errors", "evaluate", "inputs", "model", "options", "runtime"},
     "page": PLANNING | {"api", "compiler", "frontend", "measure", "report", "runtime"},
-    "interpreter": GRAPH | {"api", "checking", "frontend"},
+    "interpreter": GRAPH | {"api", "checking", "frontend", "runtime"},
     "hardware_accelerator": set(),
     "tensor_buffer": {"graph", "runtime"},
     "compiled_model": {"api", "checking", "errors", "frontend", "graph", "hardware_accelerator", "interpreter"}
