@@ -90,7 +90,7 @@ LATE_CLASSES = {"Interpreter": "interpreter", "ModelSession": "runtime.model_ses
 
 
 def __getattr__(name: str) -> Any:
-    """What is imported late."""
+    """Return what is imported late."""
     if name in LATE_CLASSES:
         return getattr(import_module(f"tflgpu.{LATE_CLASSES[name]}"), name)
     if name in LATE_MODULES:

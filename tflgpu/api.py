@@ -94,7 +94,7 @@ def compile(model: ModelSource, options: Options | None = None, *, queue: Queue 
 
 
 def inspect(model: ModelSource, options: Options | None = None) -> Report:
-    """What of a model can run on a device, and why not the rest. No device is needed.
+    """Return what of a model can run on a device, and why not the rest. No device is needed.
 
     Args:
         model: A path, bytes or a buffer.
@@ -115,7 +115,7 @@ def inspect(model: ModelSource, options: Options | None = None) -> Report:
 
 
 def lowered_model(model: ModelSource, options: Options) -> Frontend | None:
-    """A model as :func:`compile` would lower it; None if LiteRT has to try a part of it first.
+    """Return a model as :func:`compile` would lower it; None if LiteRT has to try a part of it first.
 
     Nothing is compiled. Raises what :func:`compile` does of a model, its operators and the device.
     """
@@ -198,17 +198,19 @@ class CompiledModel:
 
     @property
     def report(self) -> Report:
-        """What runs where, and what compiling cost."""
+        """Report of what runs where, and what compiling cost."""
         return self._artifact.report
 
     @property
     def precision(self) -> str:
-        """What ``Options.precision`` became: ``"fp32"``, ``"fp16"``, ``"fp16_fast"``; with a tolerance ``"mixed"``."""
+        """Precision that ``Options.precision`` became: ``"fp32"``, ``"fp16"``, ``"fp16_fast"``; with a tolerance
+        ``"mixed"``."""
         return self._target.precision if self.report.mixed is None else "mixed"
 
     @property
     def executor(self) -> Literal["launch", "persistent", "claiming"]:
-        """What ``Options.execution.executor`` became; the parts of a model that cannot be claimed are launched."""
+        """Executor that ``Options.execution.executor`` became; the parts of a model that cannot be claimed are
+        launched."""
         return self._artifact.executor
 
     @property
@@ -229,7 +231,7 @@ class CompiledModel:
 
     @cached_property
     def metadata(self) -> ModelMetadata:
-        """What the file's metadata say of its inputs and outputs: normalizations, and names of packed files of labels.
+        """The file's metadata of its inputs and outputs: normalizations, and names of packed files of labels.
 
         Empty without metadata. Reads the file again, and raises what :attr:`labels` does.
         """
@@ -351,7 +353,7 @@ class CompiledModel:
         return self._runner.pinned_array(name)
 
     def device_buffer(self, name: str) -> Buffer:
-        """A buffer of pyopencl for an input, in which another model on this queue may leave an output.
+        """Return a buffer of pyopencl for an input, in which another model on this queue may leave an output.
 
         Args:
             name: Of an input.
@@ -505,7 +507,7 @@ class CompiledModel:
         return family
 
     def _by_name(self, inputs: Inputs) -> Mapping[str, Any]:
-        """Inputs by name, where some of them are states."""
+        """Return inputs by name, where some of them are states."""
         if isinstance(inputs, Mapping):
             return inputs
         assert self._states is not None
@@ -517,7 +519,8 @@ class CompiledModel:
         return dict(zip(names, given, strict=True))
 
     def _instantiate_for(self, shapes: tuple[Shape, ...]) -> Instance:
-        """The instance for inputs of these shapes. Raises ModelError if the model's file is needed and has changed."""
+        """Return the instance for inputs of these shapes. Raises ModelError if the model's file is needed and has
+        changed."""
         wanted = {info.name: shape for info, shape in zip(self.inputs, shapes, strict=True)}
         is_first = shapes == tuple(info.shape for info in self.inputs)
         options = self.options if is_first else replace(self.options, shapes=Shapes(inputs=wanted))
@@ -573,7 +576,8 @@ class CompiledModel:
     def _checked(
         self, instance: Instance, stored: Artifact | None, options: Options, clock: Stopwatch, cache: Cache | None
     ) -> Instance:
-        """The instance with what the check of half precision finds in its report; another one, if that is nearer.
+        """Return the instance with what the check of half precision finds in its report; another one, if that is
+        nearer.
 
         What was stored without a check is checked now, if the caller wants one.
         """
@@ -609,7 +613,8 @@ class CompiledModel:
         clock: Stopwatch,
         cache: Cache | None,
     ) -> tuple[Instance, HalfPrecision]:
-        """The model with more tensors in float, and what the check finds then; as it was, if that is no better."""
+        """Return the model with more tensors in float, and what the check finds then; as it was, if that is no
+        better."""
         from tflgpu.compiler import compile_model
         from tflgpu.measure.mixed_precision.calibrator import Calibrator
 
@@ -633,13 +638,14 @@ class CompiledModel:
         return instance, half
 
     def _opened(self, clock: Stopwatch) -> Session:
-        """The session, once the driver has opened it: it may take longer for that than planning takes."""
+        """Return the session, once the driver has opened it: it may take longer for that than planning takes."""
         session = self._opening.session()
         clock.lap("context")
         return session
 
     def _open(self, stored: Artifact | None, options: Options, clock: Stopwatch, cache: Cache | None) -> Instance:
-        """The artifact, or the fastest of new ones; kernels whose built forms allow smaller groups are planned anew."""
+        """Return the artifact, or the fastest of new ones; kernels whose built forms allow smaller groups are planned
+        anew."""
         drafts = stored is None and cache is not None and cache.is_writable
         while True:
             try:
@@ -687,13 +693,13 @@ class CompiledModel:
         return artifacts
 
     def _half_checked(self, options: Options, clock: Stopwatch, cache: Cache | None) -> Callable[[Any], None] | None:
-        """What begins the check of half precision once the model is lowered; None where none is wanted."""
+        """Return what begins the check of half precision once the model is lowered; None where none is wanted."""
         if self._target.storage == "half" and self._half_check is None:
             self._half_check = self._new_check(options, clock, cache)
         return self._half_check.begin if self._half_check is not None else None
 
     def _new_check(self, options: Options, clock: Stopwatch, cache: Cache | None) -> HalfCheck | None:
-        """The check of half precision, where one is wanted."""
+        """Return the check of half precision, where one is wanted."""
         from tflgpu.measure.half_check import HalfCheck, is_wanted
 
         is_kept = cache is not None and cache.is_writable
@@ -731,7 +737,7 @@ class CompiledModel:
         return self._table.text()
 
     def _repr_html_(self) -> str:
-        """What notebooks show."""
+        """Return what notebooks show."""
         return self._table.html()
 
     def __repr__(self) -> str:
@@ -745,7 +751,7 @@ def _costs_much(repaired: Instance, instance: Instance) -> bool:
 
 
 def _with_half(instance: Instance, half: HalfPrecision | None) -> Instance:
-    """The instance, with this in its report."""
+    """Return the instance, with this in its report."""
     instance.artifact = replace(instance.artifact, report=replace(instance.artifact.report, half=half))
     return instance
 
@@ -818,14 +824,14 @@ def _compile_beside(
 def _compile_member(
     content: ModelContent, session: Session, own_queue: bool, options: Options, family: Family[CompiledModel]
 ) -> CompiledModel:
-    """A model that the family keeps, and whose weights later ones may share."""
+    """Return a model that the family keeps, and whose weights later ones may share."""
     model = _compile_beside(content, session, own_queue, options, family)
     family.share(model._constants)
     return model
 
 
 def _open_signature(model: CompiledModel, key: str | None, pairs: Mapping[str, str]) -> OpenSignature:
-    """What a session runs, which keeps the model that it is of."""
+    """Return what a session runs, which keeps the model that it is of."""
     return _open_in(model._family, key, pairs)
 
 
@@ -838,7 +844,8 @@ def _open_in(family: Family[CompiledModel], key: str | None, pairs: Mapping[str,
 
 
 def _compile_again(model: ModelSource, expected: str, options: Options) -> CompiledModel:
-    """The model of a pickle, which has a file's path and content hash, or the bytes. Raises ModelError, OSError."""
+    """Return the model of a pickle, which has a file's path and content hash, or the bytes. Raises ModelError,
+    OSError."""
     content = ModelContent(model)
     serializer.check_unchanged(content, expected)
     with Using():

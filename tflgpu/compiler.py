@@ -73,7 +73,7 @@ class Parts:
     mixed: MixedPrecision | None = None
 
     def artifact(self, plans: Plans, shared: Sequence[SharedConstants] = ()) -> Artifact:
-        """The model, with a plan for each of the graphs. shared: constants that the device has already."""
+        """Return the model, with a plan for each of the graphs. shared: constants that the device has already."""
         compiled: list[CompiledPartition] = []
         frontend, partitions = self.frontend, self.partitions
         LOGGER.info("generating the source of %d kernels", sum(len(p.kernels) for each in plans.values() for p in each))
@@ -126,7 +126,7 @@ def compile_model(
     shared: Sequence[SharedConstants] = (),
     lowered: Callable[[Frontend], None] | None = None,
 ) -> tuple[Artifact, ...]:
-    """The whole road but the device's own compiler: an artifact for each executor that may be the fastest.
+    """Return the whole road but the device's own compiler: an artifact for each executor that may be the fastest.
 
     There are two where only measuring can tell, one otherwise, as for a target that names its executor.
     clock: takes the time of each stage. tuner: what chooses the parameters of kernels; by default their cost model.
@@ -165,7 +165,7 @@ def compile_model(
 
 
 def compile_piece(piece: LoweredPiece, plan: Plan) -> DevicePartition:
-    """What the device runs of a piece, with a launch for each kernel, whatever the plan's executor."""
+    """Return what the device runs of a piece, with a launch for each kernel, whatever the plan's executor."""
     source = render(plan)
     linked = link(plan, source.names, piece.output_types)
     return DevicePartition(piece.inputs, piece.outputs, source.text, linked, piece.checks, piece.trims)
@@ -182,7 +182,7 @@ def _compiled(
 def device_partition(
     partition: Partition, call: Call | None, compiled: Sequence[DevicePartition], plans: Sequence[Plan]
 ) -> CompiledPartition:
-    """A partition on the device, of its compiled pieces. call: the loop or branch that it is, if it is one."""
+    """Return a partition on the device, of its compiled pieces. call: the loop or branch that it is, if it is one."""
     sides = partition.inputs, partition.outputs
     match call:
         case Loop():
@@ -224,7 +224,7 @@ def _plans_by_executor(graphs: Graphs, target: Target, clock: Stopwatch, tuner: 
 
 
 def make_plans(graphs: Graphs, target: Target, clock: Stopwatch, tuner: Tuner | None = None) -> Plans:
-    """The plans of all graphs, tuned by measurements if there is a tuner."""
+    """Return the plans of all graphs, tuned by measurements if there is a tuner."""
     clock.lap("plan")
     choosers = {p: [tuner(g, target) if tuner else first_ranked for g in each] for p, each in graphs.items()}
     if tuner:
@@ -259,7 +259,7 @@ def lower_file(data: bytes, options: Options, missing_types: tuple[str, ...] = (
 
 
 def inspect_model(data: bytes, options: Options, target: Target | None = None) -> Report:
-    """What a model is, what of it can run on a device, and why not the rest; with a target, what that takes.
+    """Return what a model is, what of it can run on a device, and why not the rest; with a target, what that takes.
 
     Raises ModelError for a damaged model, ValueError for options that do not fit it.
     """

@@ -198,6 +198,6 @@ REQUIREMENTS = {
 
 
 def install_command(extra: str) -> str:
-    """A command for messages, in backquotes: ``pip install "ai-edge-litert>=1.2"``."""
+    """Return a command for messages, in backquotes: ``pip install "ai-edge-litert>=1.2"``."""
     quoted = (f'"{requirement}"' for requirement in REQUIREMENTS[extra])
     return f"`pip install {' '.join(quoted)}`"

@@ -351,7 +351,7 @@ def options_of(flat: Mapping[str, Any]) -> Options:
 
 
 def check_options(options: object) -> Options:
-    """The options that a caller gave, None for the default ones. Raises TypeError for anything else."""
+    """Return the options that a caller gave, None for the default ones. Raises TypeError for anything else."""
     if options is None:
         return Options()
     if not isinstance(options, Options):

@@ -24,7 +24,7 @@ _failures: list[str] = []
 
 @cache
 def installed() -> tuple[EntryPoint, ...]:
-    """The entry points of all packages, in the order of the packages' names. Imports none of them."""
+    """Return the entry points of all packages, in the order of the packages' names. Imports none of them."""
     return tuple(sorted(entry_points(group=GROUP), key=lambda entry: (distribution_of(entry), entry.name)))
 
 

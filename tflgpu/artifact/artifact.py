@@ -59,7 +59,7 @@ class CpuPartition:
 
 @dataclass(frozen=True)
 class LoopState:
-    """What an iteration hands on to the next one, in a buffer of the body that is a state.
+    """A value that an iteration hands on to the next one, in a buffer of the body that is a state.
 
     binding: where it lies, in PHWC4. start: the tensor of the file with its first value; None if the body's executable
     has that. result: the tensor of the file that gets its last value.
@@ -125,7 +125,7 @@ CompiledPartition = DevicePartition | CpuPartition | LoopPartition | BranchParti
 
 
 def pieces_of(partition: CompiledPartition) -> tuple[DevicePartition, ...]:
-    """What a partition runs on the device."""
+    """Return what a partition runs on the device."""
     match partition:
         case DevicePartition():
             return (partition,)
@@ -139,7 +139,7 @@ def pieces_of(partition: CompiledPartition) -> tuple[DevicePartition, ...]:
 
 
 def with_pieces(partition: CompiledPartition, pieces: Sequence[DevicePartition]) -> CompiledPartition:
-    """The partition with others in place of its :func:`pieces_of`."""
+    """Return the partition with others in place of its :func:`pieces_of`."""
     match partition:
         case DevicePartition():
             return pieces[0]
@@ -158,7 +158,7 @@ def with_pieces(partition: CompiledPartition, pieces: Sequence[DevicePartition])
 
 
 def planned_shapes(partition: CompiledPartition) -> dict[TensorIndex, Shape]:
-    """The shapes that the device's part of a partition takes, by tensor of the file."""
+    """Return the shapes that the device's part of a partition takes, by tensor of the file."""
     if isinstance(partition, PartedLoopPartition):
         return {}  # what is before it on the device has the shapes that were planned
     pieces = pieces_of(partition)
@@ -256,7 +256,8 @@ def _check_known(tensors: Iterable[TensorIndex], known: Collection[TensorIndex])
 
 
 def without_constants(artifact: Artifact) -> Artifact:
-    """The artifact without weights, binaries and CPU models: the host no longer needs them once they are loaded."""
+    """Return the artifact without weights, binaries and CPU models: the host no longer needs them once they are
+    loaded."""
     return replace(artifact, partitions=tuple(map(_without_constants, artifact.partitions)))
 
 

@@ -1,4 +1,4 @@
-"""What an executor needs of a model: buffers, launches and bindings, as plain data.
+"""A model as an executor needs it: buffers, launches and bindings, as plain data.
 
 :func:`tflgpu.codegen.link.link` makes it from a plan, or it is read from the cache.
 """
@@ -57,7 +57,7 @@ class SharedConstants:
 
 
 def shared_constants(executable: Executable) -> dict[int, SharedConstants]:
-    """What an executable has to share, by number of its buffer."""
+    """Return what an executable has to share, by number of its buffer."""
     offsets: dict[int, dict[str, int]] = {}
     for constant in executable.constants:
         offsets.setdefault(constant.buffer, {})[constant.digest] = constant.offset
@@ -181,7 +181,7 @@ class Persistent:
 
     @property
     def clock_bytes(self) -> int:
-        """Of 64-bit times: ahead of the first launch and after each."""
+        """Bytes of 64-bit times: ahead of the first launch and after each."""
         return 8 * (len(self.order) + 1)
 
 
@@ -203,7 +203,7 @@ class Claiming:
         return -(-len(self.order) // CACHE_LINE) * CACHE_LINE
 
     def counter_words(self, groups: int) -> int:
-        """A line of words about runs, a row of finished tiles, and one of claimed tiles for each work-group."""
+        """Return a line of words about runs, a row of finished tiles, and one of claimed tiles for each work-group."""
         return CACHE_LINE + (1 + groups) * self.row
 
 
@@ -265,7 +265,7 @@ class Executable:
             raise ValueError(f"bytes {offset} to {offset + size} of {self.buffers[buffer].bytes} are meant")
 
     def without_constants(self) -> Executable:
-        """The same without the contents of its buffers, which the device has once they are uploaded."""
+        """Return the same without the contents of its buffers, which the device has once they are uploaded."""
         return replace(self, buffers=tuple(replace(buffer, data=None) for buffer in self.buffers))
 
     @property

@@ -46,7 +46,7 @@ def encode(value: object, blobs: list[Blob]) -> Any:
 
 
 def decode(kind: type[T], data: Any, blobs: Sequence[Blob]) -> T:
-    """The value of type ``kind`` that :func:`encode` wrote.
+    """Return the value of type ``kind`` that :func:`encode` wrote.
 
     Arrays are views of their blobs. Raises KeyError, TypeError, ValueError or IndexError for data that :func:`encode`
     does not write for this type.
@@ -56,7 +56,7 @@ def decode(kind: type[T], data: Any, blobs: Sequence[Blob]) -> T:
 
 
 def _decode(kind: Any, data: Any, blobs: dict[int, Blob]) -> Any:
-    """The value, whose blobs are taken out: one that could be named often would become many copies."""
+    """Return the value, whose blobs are taken out: one that could be named often would become many copies."""
     origin, arguments = get_origin(kind), get_args(kind)
     if hasattr(origin, "__value__"):  # from Python 3.12 on, NDArray is an alias object
         origin = get_origin(origin.__value__)
@@ -87,7 +87,7 @@ def _decode(kind: Any, data: Any, blobs: dict[int, Blob]) -> Any:
 
 
 def _member(arguments: Sequence[Any], data: Any) -> Any:
-    """The member of a union that ``data`` was written for: a dataclass by its name, or the only other type."""
+    """Return the member of a union that ``data`` was written for: a dataclass by its name, or the only other type."""
     candidates = [a for a in arguments if a is not NoneType]
     if isinstance(data, Mapping) and "is" in data:
         candidates = [a for a in candidates if getattr(a, "__name__", "") == data["is"]]

@@ -78,7 +78,7 @@ LARGEST_DIGESTED = 1 << 22  # bytes of a blob
 
 
 def open_cache(options: Options) -> Cache | None:
-    """The cache that ``options`` ask for.
+    """Return the cache that ``options`` ask for.
 
     Raises CacheDirectoryError if other users can write to it, BundleError if a bundle is not signed or pinned as the
     options ask for, ValueError if they do and there is none.
@@ -108,7 +108,7 @@ def model_key(
     target: Target,
     shared: Sequence[SharedConstants] = (),
 ) -> Key:
-    """What a model compiled with ``options`` for ``device`` goes by. Raises OSError if its file cannot be read.
+    """Return what a model compiled with ``options`` for ``device`` goes by. Raises OSError if its file cannot be read.
 
     shared: constants that it may refer to.
     """
@@ -126,7 +126,7 @@ def find(
     clock: Stopwatch,
     shared: Sequence[SharedConstants] = (),
 ) -> tuple[Key, Artifact | None]:
-    """What a model goes by, and its artifact; None if the cache has no sound one.
+    """Return what a model goes by, and its artifact; None if the cache has no sound one.
 
     With a token of the caller's, a file that has not changed since it was last hashed is not read, unless other input
     shapes may need it later. What is read is released, if there is an artifact and no other shapes. shared: constants
@@ -154,14 +154,14 @@ def find(
 
 
 def check_unchanged(model: ModelContent, expected: str) -> None:
-    """Raises ModelError if a model's file does not have this content hash any more, OSError if it cannot be read."""
+    """Raise ModelError if a model's file does not have this content hash any more, OSError if it cannot be read."""
     if content_hash(model.bytes) != expected:
         model.release()
         raise ModelError(f"{model.path} has changed since the model was compiled")
 
 
 def load(cache: Cache, key: Key) -> Artifact | None:
-    """The artifact, its arrays on the mapped file; None if the cache has no sound one."""
+    """Return the artifact, its arrays on the mapped file; None if the cache has no sound one."""
     return _decoded(cache, key, Artifact, "artifact", "compiled model", check_artifact)
 
 
@@ -174,7 +174,7 @@ def store(cache: Cache, key: Key, artifact: Artifact, name: str | None = None) -
 
 
 def load_choice(cache: Cache, key: Key) -> tuple[int, ...] | None:
-    """The parameters that :func:`store_choice` kept; None if the cache has no sound ones."""
+    """Return the parameters that :func:`store_choice` kept; None if the cache has no sound ones."""
     return _decoded(cache, key, tuple[int, ...], "choice", "tuning")
 
 
@@ -184,12 +184,12 @@ def store_choice(cache: Cache, key: Key, choice: tuple[int, ...]) -> None:
 
 
 def tuning_key(kernel: str, effort: str, device: DeviceIdentity) -> Key:
-    """What the measured parameters of a kernel go by. kernel: all that its speed depends on."""
+    """Return what the measured parameters of a kernel go by. kernel: all that its speed depends on."""
     return keys.tuning_key(kernel, effort, device, _versions())
 
 
 def load_probes(cache: Cache, device: DeviceIdentity) -> Probes | None:
-    """What :func:`store_probes` kept of a device with this driver; None if the cache has nothing sound."""
+    """Return what :func:`store_probes` kept of a device with this driver; None if the cache has nothing sound."""
     from tflgpu.target.probes import Probes  # of GPUs
 
     probes = _decoded(cache, keys.probes_key(PROBES_REVISION, device), Probes, "probes", "measurement of a device")
@@ -216,7 +216,8 @@ def store_unit(cache: Cache, key: Key, right: bool) -> None:
 def _decoded(
     cache: Cache, key: Key, kind: type[T], field: str, name: str, check: Callable[[T], None] | None = None
 ) -> T | None:
-    """The record of a type in a field of an entry's metadata; None if there is no sound one. name: for the warning."""
+    """Return the record of a type in a field of an entry's metadata; None if there is no sound one. name: for the
+    warning."""
     found = cache.load(key)
     if found is None:
         return None
@@ -234,7 +235,7 @@ def _decoded(
 
 
 def _digest(record: Any, blobs: Sequence[Blob]) -> str:
-    """What tells whether a record is as it was stored, which the checksum of a file that was made anew does not.
+    """Return what tells whether a record is as it was stored, which the checksum of a file that was made anew does not.
 
     The file's checksum covers large blobs, which are weights; to hash them twice would cost a start time.
     """
@@ -261,7 +262,7 @@ def _key(
 
 
 def _that_matter(options: Options, target: Target) -> dict[str, Any]:
-    """The choices that change what is compiled, as JSON values."""
+    """Return the choices that change what is compiled, as JSON values."""
     return {
         "target": asdict(target),
         "fallback": options.fallback,
@@ -282,18 +283,18 @@ def _that_matter(options: Options, target: Target) -> dict[str, Any]:
 
 
 def _versions() -> str:
-    """Of tflgpu, and of the packages that add operators to it: ``1.2``, or ``1.2, my-operators 0.3``."""
+    """Return the versions of tflgpu and of packages that add operators: ``1.2``, or ``1.2, my-operators 0.3``."""
     return ", ".join((_version(), *plugins.versions()))
 
 
 @cache
 def _version() -> str:
-    """Of tflgpu; while it is under development, also of its sources."""
+    """Return the version of tflgpu; while it is under development, also a digest of its sources."""
     return f"{__version__}+{source_hash(SOURCES)}" if "dev" in __version__ else __version__
 
 
 def source_hash(folders: Sequence[Path]) -> str:
-    """The xxh3-128 of the names and contents of modules and templates in some folders; missing ones are empty.
+    """Return the xxh3-128 of the names and contents of modules and templates in some folders; missing ones are empty.
 
     Those below a folder of ``APART`` are left out: reading them takes time at every start.
     Time stamps would not do: two trees can have the same, and a checkout makes old sources new.
@@ -309,7 +310,8 @@ def source_hash(folders: Sequence[Path]) -> str:
 
 
 def _sources(folder: str, apart: Collection[str] = ()) -> Iterator[str]:
-    """The paths of modules and templates below a folder. With os.scandir, which takes a third of pathlib's time."""
+    """Yield the paths of modules and templates below a folder. With os.scandir, which takes a third of pathlib's
+    time."""
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir():

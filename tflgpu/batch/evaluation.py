@@ -22,7 +22,7 @@ LIMITS = {"max_restarts": 100, "max_task_retries": 5}
 
 @contextmanager
 def on_workers(task: Task, workers: int, address: str | None) -> Iterator[Workplace]:
-    """As :func:`tflgpu.evaluate.worker.in_this_process`, with processes that have the files under the same paths.
+    """Do as :func:`tflgpu.evaluate.worker.in_this_process`, in processes that have the files under the same paths.
 
     address: of a cluster of Ray; by default one of this machine alone is started, and ended.
     """
@@ -53,11 +53,11 @@ class EvaluationActor:
             self._failure = Failure(error)
 
     def engines(self) -> Engines:
-        """What the worker compares, with versions."""
+        """Return what the worker compares, with versions."""
         return self._started().engines
 
     def row(self, file: Path) -> Row:
-        """The row of a file; of one that fails, the row has the error."""
+        """Return the row of a file; of one that fails, the row has the error."""
         worker = self._started()
         try:
             return worker(file)

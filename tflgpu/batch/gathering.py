@@ -33,7 +33,7 @@ class Gatherer(Generic[Given, Answer]):
         self._timer: asyncio.TimerHandle | None = None  # of the first row that waits, until it has rung
 
     async def ask(self, row: Given) -> Answer:
-        """The answer for a row. Raises what is its answer, or what the call raises."""
+        """Return the answer for a row. Raises what is its answer, or what the call raises."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Answer] = loop.create_future()
         self._waiting.append((row, answer))

@@ -13,7 +13,7 @@ from tflgpu.artifact.cache.own_files import check_own_folder
 
 
 def node_lock(name: str) -> FileLock:
-    """A lock of this user's, not acquired; a context manager.
+    """Return a lock of this user's, not acquired; a context manager.
 
     Its file lies in the system's temporary folder and not in the cache, which other machines may share. Raises OSError
     if there is no such folder of this user's own.

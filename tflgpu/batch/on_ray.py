@@ -59,7 +59,8 @@ def predict_on_ray(
 
 @contextmanager
 def _watched(folder: Path, size: int, step: Step) -> Iterator[None]:
-    """A thread looks at what is written: an interrupt must find the main one in Ray Data, which then stops its own."""
+    """Open a thread looks at what is written: an interrupt must find the main one in Ray Data, which then stops its
+    own."""
     ended = threading.Event()
 
     def watch() -> None:
@@ -121,7 +122,7 @@ class Worker:
             self._failure = Failure(error)
 
     def __call__(self, table: pa.Table) -> pa.Table:
-        """The table with a column for each output. Raises what starting the worker raised."""
+        """Return the table with a column for each output. Raises what starting the worker raised."""
         if self._predictor is None:
             raise self._failure
         return _carrying_errors(self._predictor, table)

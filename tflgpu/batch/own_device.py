@@ -18,7 +18,7 @@ Request = str | int  # as Options.device has it
 
 
 def own_device(options: Options, shared: Sequence[Request] | None) -> tuple[Options, FileLock | None]:
-    """The options with this predictor's device, and the lock that keeps it: of ``shared``, or of Ray's GPUs.
+    """Return the options with this predictor's device, and the lock that keeps it: of ``shared``, or of Ray's GPUs.
 
     Raises ValueError for an empty list, DeviceError for a device that is not there, OSError without a place for locks.
     """
@@ -34,7 +34,7 @@ def own_device(options: Options, shared: Sequence[Request] | None) -> tuple[Opti
 
 
 def _lease(offered: Sequence[Device]) -> tuple[Device, FileLock]:
-    """The first device that the fewest predictors have, and the lock that says so."""
+    """Return the first device that the fewest predictors have, and the lock that says so."""
     for tenant in count():
         for device in offered:
             lock = node_lock(f"device-{device.index}-{tenant}")
@@ -47,7 +47,7 @@ def _lease(offered: Sequence[Device]) -> tuple[Device, FileLock]:
 
 
 def _gpus_of_the_actor() -> list[str]:
-    """The ids of the GPUs that Ray gave the actor in which this runs; none elsewhere."""
+    """Return the ids of the GPUs that Ray gave the actor in which this runs; none elsewhere."""
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized() or ray.get_runtime_context().get_actor_id() is None:
         return []
@@ -55,7 +55,7 @@ def _gpus_of_the_actor() -> list[str]:
 
 
 def _assigned_gpu(ids: Sequence[str]) -> Device | None:
-    """The OpenCL device for Ray's ids. Ray hides all others by the variable that CUDA and ROCm know.
+    """Return the OpenCL device for Ray's ids. Ray hides all others by the variable that CUDA and ROCm know.
 
     Where a driver shows them to OpenCL nevertheless, the id is the position; the order of devices is the same in all
     processes, so that no two actors meet.

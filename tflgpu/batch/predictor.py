@@ -71,7 +71,7 @@ class Predictor:
         self._lock = threading.Lock()  # the state of one inference must not meet another's
 
     def __call__(self, batch: Columns) -> dict[str, NDArray[Any]]:
-        """The outputs for each row, and the columns that are no inputs.
+        """Return the outputs for each row, and the columns that are no inputs.
 
         A column may hold its rows as objects, and rows of several axes may be flat, as Parquet has them. Raises
         ValueError for columns that are missing or do not fit.
@@ -108,7 +108,7 @@ class Predictor:
             yield {name: output[: count - start] for name, output in outputs.items()}
 
     def _column(self, info: TensorInfo, batch: Columns) -> NDArray[Any]:
-        """The rows of an input. Raises ValueError, which names the column."""
+        """Return the rows of an input. Raises ValueError, which names the column."""
         name = self.columns[info.name]
         if name not in batch:
             raise ValueError(f"there is no column {name!r} for input {info.name!r}; there are {sorted(batch)}")
@@ -137,7 +137,7 @@ def _first_compilation(options: Options) -> AbstractContextManager[Any]:
 
 
 def _rows_of_an_inference(inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> int:
-    """The first axis that all inputs and outputs share. Raises ValueError if there is none."""
+    """Return the first axis that all inputs and outputs share. Raises ValueError if there is none."""
     sizes = {info.name: info.shape[:1] for info in (*inputs, *outputs)}
     if len(set(sizes.values())) != 1 or () in sizes.values():
         shapes = ", ".join(f"{info.name!r} {list(info.shape)}" for info in (*inputs, *outputs))

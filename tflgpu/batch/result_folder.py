@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def result_folder(out: Path) -> Iterator[Path]:
-    """A folder to write to. It gets the name ``out`` when this ends well, and is removed when it does not.
+    """Open a folder to write to. It gets the name ``out`` when this ends well, and is removed when it does not.
 
     Raises OSError if ``out`` is there already, or if nothing was written where this machine sees it.
     """

@@ -45,7 +45,7 @@ class ParquetRows:
         return sum(ceil(count / size) for count in self._groups)
 
     def tables(self, size: int) -> Iterator[pa.Table]:
-        """The rows, at most ``size`` of them in a table."""
+        """Yield the rows, at most ``size`` of them in a table."""
         for path in self.paths:
             with pq.ParquetFile(path) as file:
                 for group in range(file.num_row_groups):
@@ -73,7 +73,7 @@ class ListedRows:
         return ceil(len(self.listing) / size)
 
     def tables(self, size: int) -> Iterator[pa.Table]:
-        """The rows that the reader makes of the listing, at most ``size`` of them in a table."""
+        """Yield the rows that the reader makes of the listing, at most ``size`` of them in a table."""
         for start in range(0, len(self.listing), size):
             yield self.reader(self.listing.slice(start, size))
 
@@ -86,7 +86,7 @@ class RowReader:
     images: InputReader
 
     def __call__(self, listing: pa.Table) -> pa.Table:
-        """Raises OSError, and ValueError, which names the file, for what does not fit the input."""
+        """Raise OSError, and ValueError, which names the file, for what does not fit the input."""
         if "row" in listing.column_names:
             rows = self._rows_of_arrays(listing["path"].to_pylist(), listing["row"].to_pylist())
         else:
@@ -104,7 +104,7 @@ class RowReader:
 def open_rows(
     paths: Sequence[Path], model: bytes, inputs: Sequence[TensorInfo], mean: float | None, std: float | None
 ) -> ParquetRows | ListedRows:
-    """The rows of files, and of folders in the alphabetical order of their files' names.
+    """Return the rows of files, and of folders in the alphabetical order of their files' names.
 
     inputs: of the model. mean, std: of :class:`tflgpu.inputs.InputReader`. Raises OSError for what is not there,
     ValueError for files of several kinds, or of one that does not fit the model.
@@ -129,7 +129,7 @@ def open_rows(
 
 
 def _kind(file: Path) -> str:
-    """Raises OSError for a file that is not there, now and not in a worker, and ValueError for one of another kind."""
+    """Raise OSError for a file that is not there, now and not in a worker, and ValueError for one of another kind."""
     file.stat()
     suffix = file.suffix.lower()
     if suffix not in SUFFIXES:
@@ -138,7 +138,7 @@ def _kind(file: Path) -> str:
 
 
 def written_rows(folder: Path) -> int:
-    """The rows of Parquet in a folder, without those of files that are not finished."""
+    """Return the rows of Parquet in a folder, without those of files that are not finished."""
     count = 0
     for path in folder.glob(f"*{TABLES}"):
         with suppress(pa.ArrowInvalid, OSError):
@@ -147,13 +147,13 @@ def written_rows(folder: Path) -> int:
 
 
 def _row_groups(path: str | Path) -> list[int]:
-    """The number of rows in each."""
+    """Return the number of rows in each."""
     metadata = pq.read_metadata(path)
     return [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
 
 
 def _rows_of(path: Path, info: TensorInfo) -> NDArray[Any]:
-    """The rows of an array, which stay in the file until they are used; an array may also be a single row."""
+    """Return the rows of an array, which stay in the file until they are used; an array may also be a single row."""
     row = info.shape[1:]
     with naming([path]):
         array = np.lib.format.open_memmap(path, mode="r")

@@ -47,7 +47,7 @@ def deployment(
     window: float = 0.005,
     devices: Sequence[Request] | None = None,
 ) -> serve.Application:
-    """An application of Ray Serve that answers rows; ``serve.run`` starts it, :func:`ask` asks it.
+    """Return an application of Ray Serve that answers rows; ``serve.run`` starts it, :func:`ask` asks it.
 
     The first replica compiles, and all later ones start from the cache, which machines may share.
 
@@ -82,7 +82,7 @@ def deployment(
 
 
 async def ask(handle: Any, row: Row) -> Outputs:
-    """The outputs of a row. A row that a replica had when it died is computed by another one.
+    """Return the outputs of a row. A row that a replica had when it died is computed by another one.
 
     Rows that coroutines of one event loop ask for at about the same time are one batch.
 
@@ -103,7 +103,7 @@ async def ask(handle: Any, row: Row) -> Outputs:
 
 
 async def _of_a_replica(handle: Any, *arguments: Any) -> Any:
-    """What a replica returns, or another one if that one dies."""
+    """Return what a replica returns, or another one if that one dies."""
     for _ in range(TRIES):
         try:
             return await handle.remote(*arguments)
@@ -124,11 +124,12 @@ class Replica:
         self._shapes = {info.name: (info.shape[1:], np.dtype(info.dtype)) for info in infos}
 
     async def batching(self) -> tuple[int, float]:
-        """The most rows of a call, and how many seconds a row may wait for others."""
+        """Return the most rows of a call, and how many seconds a row may wait for others."""
         return self._batching
 
     async def __call__(self, rows: list[Row]) -> list[Outputs | ValueError]:
-        """The outputs of each row, or a ValueError that says why it does not fit, which concerns no other row."""
+        """Return the outputs of each row, or a ValueError that says why it does not fit, which concerns no other
+        row."""
         answers: list[Outputs | ValueError] = []
         fitting: list[dict[str, NDArray[Any]]] = []
         for row in rows:

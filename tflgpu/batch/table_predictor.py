@@ -22,7 +22,7 @@ ROWS = 32
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a worker makes its predictor of; see :class:`tflgpu.batch.Predictor`.
+    """Arguments of which a worker makes its predictor; see :class:`tflgpu.batch.Predictor`.
 
     model: the bytes, so that all workers have the same model, also those that start later and on other machines.
     """
@@ -38,14 +38,14 @@ class Prediction:
         return self.options.shapes.batch or ROWS
 
     def planned_once(self, inputs: Sequence[TensorInfo]) -> Prediction:
-        """Of a model that leaves the number of rows open, all tables are computed by one program, also a short one."""
+        """Compute all tables by one program, also a short one, if a model leaves the number of rows open."""
         if self.options.shapes.batch is None and all(0 in info.free_axes for info in inputs):
             return replace(self, options=replace(self.options, shapes=replace(self.options.shapes, batch=ROWS)))
         return self
 
 
 class TablePredictor:
-    """As :class:`tflgpu.batch.Predictor`, for ``map_batches`` with ``batch_format="pyarrow"``."""
+    """A :class:`tflgpu.batch.Predictor` for ``map_batches`` with ``batch_format="pyarrow"``."""
 
     def __init__(self, prediction: Prediction) -> None:
         self._predictor = Predictor(
@@ -53,7 +53,7 @@ class TablePredictor:
         )
 
     def __call__(self, table: pa.Table) -> pa.Table:
-        """Raises ValueError for columns that are missing or do not fit."""
+        """Raise ValueError for columns that are missing or do not fit."""
         inputs = [name for name in self._predictor.columns.values() if name in table.column_names]
         kept = table.drop_columns(inputs)
         if twice := [info.name for info in self._predictor.model.outputs if info.name in kept.column_names]:

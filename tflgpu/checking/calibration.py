@@ -28,7 +28,7 @@ class Calibration(Sequence[Inputs]):
 
     @cached_property
     def digest(self) -> str:
-        """Of names, types, shapes and elements."""
+        """Digest of names, types, shapes and elements."""
         digest = blake2b(digest_size=16)
         for inputs in self._sets:
             named = inputs.items() if isinstance(inputs, dict) else enumerate(inputs)

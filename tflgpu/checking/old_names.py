@@ -60,7 +60,7 @@ def _regrouped(kind: Any, old: Old, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _advice(old: Old, flat: Iterable[str], replacing: bool) -> str:
-    """What to write: ``Options(shapes=Shapes(batch=...))``."""
+    """Return what to write: ``Options(shapes=Shapes(batch=...))``."""
     groups: dict[type[Group], list[str]] = {}
     for group, field in map(old.__getitem__, flat):
         groups.setdefault(group, []).append(f"{field}=...")

@@ -21,7 +21,7 @@ GOES = "the old name works for one more release"  # ends the warnings about old 
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What is declared of an option besides its name, type and default.
+    """Declaration of an option besides its name, type and default.
 
     Attributes:
         help: What it is, for the command line and the documentation's table.
@@ -55,7 +55,7 @@ def option(
     old_values: Mapping[str, str] = MappingProxyType({}),
     hash: bool | None = None,
 ) -> Any:
-    """A field of a dataclass that is an option; see :class:`Declared`. hash: as for ``dataclasses.field``."""
+    """Return a field of a dataclass that is an option; see :class:`Declared`. hash: as for ``dataclasses.field``."""
     declared = Declared(
         help=help,
         check=check,
@@ -86,7 +86,7 @@ class Group:
 
 
 def choices_of(each: Field[Any]) -> tuple[Any, ...]:
-    """The values that a field may have, if its type is a ``Literal``."""
+    """Return the values that a field may have, if its type is a ``Literal``."""
     return get_args(each.type) if get_origin(each.type) is Literal else ()
 
 
@@ -133,7 +133,7 @@ class Place(NamedTuple):
 
     @property
     def declared(self) -> Declared:
-        """What is declared of it."""
+        """Declaration of the option."""
         found: Declared = self.field.metadata[DECLARED]
         return found
 
@@ -148,7 +148,7 @@ class Place(NamedTuple):
         return self.field.default
 
     def value(self, options: Any) -> Any:
-        """The value of the option."""
+        """Return the value of the option."""
         return getattr(getattr(options, self.group.place) if self.group else options, self.field.name)
 
 
@@ -168,7 +168,7 @@ def flat_names(kind: Any) -> Mapping[str, Place]:
 
 
 def require_defaults(options: Any, groups: Container[object], why: str) -> None:
-    """Raises ValueError, with the reason, for a value of one of these groups that is not the default."""
+    """Raise ValueError, with the reason, for a value of one of these groups that is not the default."""
     kind: Any = type(options)
     for place in flat_names(kind).values():
         if place.group in groups and place.value(options) != place.default:

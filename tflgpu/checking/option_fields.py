@@ -30,7 +30,7 @@ def _mistyped(name: str, value: object, expected: str) -> TypeError:
 def whole_number(
     name: str, value: Any, least: int = 1, most: int = GREATEST_SIZE, expected: str = "a whole number"
 ) -> int:
-    """An argument of a caller's as an int; numpy's are fine. Raises TypeError or ValueError, which names it."""
+    """Return an argument of a caller's as an int; numpy's are fine. Raises TypeError or ValueError, which names it."""
     try:
         number = index(value)
     except TypeError:
@@ -48,12 +48,12 @@ class WholeNumber:
     most: int
 
     def __call__(self, name: str, value: Any) -> int:
-        """The value as an int; numpy's are fine."""
+        """Return the value as an int; numpy's are fine."""
         return whole_number(f"Options.{name}", value, self.least, self.most)
 
 
 def _each(name: str, value: Any, expected: str) -> tuple[Any, ...]:
-    """The items of a sequence; a text alone is none."""
+    """Return the items of a sequence; a text alone is none."""
     if isinstance(value, str | bytes):
         raise TypeError(f"Options.{name} is one text; give a list of {expected}: [{shortened(value)}]")
     if not isinstance(value, Iterable):
@@ -62,27 +62,27 @@ def _each(name: str, value: Any, expected: str) -> tuple[Any, ...]:
 
 
 def check_switch(name: str, value: Any) -> bool:
-    """True or False."""
+    """Return True or False."""
     if not isinstance(value, Hashable) or value not in (True, False):
         raise _mistyped(name, value, "True or False")
     return bool(value)
 
 
 def check_text(name: str, value: Any) -> str:
-    """A text."""
+    """Return a text."""
     if not isinstance(value, str):
         raise _mistyped(name, value, "a text")
     return value
 
 
 def check_device(name: str, value: Any) -> str | int:
-    """What :func:`tflgpu.devices` calls a device."""
+    """Return what :func:`tflgpu.devices` calls a device."""
     expected = "an index of tflgpu.devices() or a part of a device's name"
     return value if isinstance(value, str) else whole_number(f"Options.{name}", value, 0, expected=expected)
 
 
 def check_seconds(name: str, value: Any) -> float | None:
-    """A number of seconds, or None."""
+    """Return a number of seconds, or None."""
     if value is None:
         return None
     try:
@@ -147,7 +147,7 @@ def check_scalings(name: str, value: Any) -> dict[str, tuple[float, float]]:
 
 
 def check_bound(name: str, value: Any) -> dict[str, str]:
-    """Inputs by output."""
+    """Return inputs by output."""
     if not isinstance(value, Mapping) or not all(isinstance(each, str) for pair in value.items() for each in pair):
         raise _mistyped(name, value, "{output: input}")
     if len(set(value.values())) < len(value):
@@ -156,7 +156,7 @@ def check_bound(name: str, value: Any) -> dict[str, str]:
 
 
 def check_places(name: str, value: Any) -> str | PathLike[str] | tuple[str | PathLike[str], ...]:
-    """A path, or several."""
+    """Return a path, or several."""
 
     def place(given: Any) -> str | PathLike[str]:
         if not isinstance(given, str | PathLike):
@@ -182,7 +182,7 @@ def check_digests(name: str, value: Any) -> tuple[str, ...]:
 
 
 def check_tolerance(name: str, value: Any) -> float:
-    """A part of an output's range."""
+    """Return a part of an output's range."""
     try:
         tolerance = float(value)
     except (TypeError, ValueError):
@@ -193,7 +193,7 @@ def check_tolerance(name: str, value: Any) -> float:
 
 
 def check_calibration(name: str, value: Any) -> Calibration:
-    """Sets of inputs."""
+    """Check sets of inputs."""
     if isinstance(value, Mapping) or not hasattr(value, "__len__"):
         raise _mistyped(name, value, "a list of inputs, each as `run` takes it,")
     return value if isinstance(value, Calibration) else Calibration(_each(name, value, "inputs"))

@@ -89,7 +89,8 @@ CHOICES: Mapping[str, str] = {
 
 
 def normal_word(word: str) -> str:
-    """A verb or an option with hyphens, a choice as ``tflgpu.Options`` spells it; either takes the other spelling.
+    """Return a verb or an option with hyphens, a choice as ``tflgpu.Options`` spells it; either takes the other
+    spelling.
 
     TFLite's tools spell options with underscores.
     """
@@ -98,7 +99,7 @@ def normal_word(word: str) -> str:
 
 
 def compile_options(model: Path | None, given: Mapping[str, Any]) -> Options:
-    """The options that a command line gives. given: values of :data:`PARAMETERS`."""
+    """Return the options that a command line gives. given: values of :data:`PARAMETERS`."""
     flat = {name: value for name, value in given.items() if value is not None}
     if "cpu_ops" in flat:
         flat["cpu_ops"] = _operators(flat["cpu_ops"])
@@ -109,7 +110,7 @@ def compile_options(model: Path | None, given: Mapping[str, Any]) -> Options:
 
 
 def _calibration(model: Path, folder: Path, options: Options) -> list[Any]:
-    """What the files of a folder are for the model's inputs."""
+    """Return what the files of a folder are for the model's inputs."""
     reader = InputReader(model, tflgpu.inspect(model, options).model.inputs)
     return [reader.read([path]) for path in input_files(folder)]
 
@@ -127,7 +128,7 @@ def _operators(listed: Sequence[str]) -> list[str | int | range]:
 
 
 def with_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A verb as the command line sees it: with options of :class:`tflgpu.Options` in place of ``options``.
+    """Return a verb as the command line sees it: with options of :class:`tflgpu.Options` in place of ``options``.
 
     names: the flat names of the options that the verb has; without any it has all of :data:`PARAMETERS`.
     """

@@ -114,7 +114,7 @@ def _error(
 
 
 def bisection_as_dict(found: Bisection) -> dict[str, Any]:
-    """What was found, as JSON has it."""
+    """Return what was found, as JSON has it."""
     return {
         "kernels": found.kernels,
         "first": asdict(found.first) if found.first else None,

@@ -112,7 +112,7 @@ def print_warning(message: str) -> None:
 
 
 def message_of(error: Exception) -> str:
-    """What an error says, in one line."""
+    """Return what an error says, in one line."""
     match error:
         case UnsupportedError():
             more = f" (and {len(error.reasons) - 1} more)" if len(error.reasons) > 1 else ""
@@ -134,7 +134,7 @@ def note(message: str) -> None:
 
 
 def print_json(data: object) -> None:
-    """``data`` as JSON on stdout."""
+    """Print ``data`` as JSON on stdout."""
     console.out(json.dumps(_plain(data), indent=2, allow_nan=False), highlight=False)
 
 

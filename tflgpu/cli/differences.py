@@ -56,7 +56,7 @@ class OutputDiff:
 
     @classmethod
     def of(cls, info: TensorInfo, found: Deviation, tolerance: float, nearer: str = "") -> OutputDiff:
-        """The difference of an output, from the errors that were collected."""
+        """Return the difference of an output, from the errors that were collected."""
         unit = "value" if found.quantum is None else "quanta"
         errors = found.avg_error, found.std_dev, found.max_error
         passed = found.relative <= tolerance
@@ -69,7 +69,7 @@ def default_tolerance(precision: str, kind: str) -> float:
 
 
 def print_errors(outputs: Sequence[OutputDiff]) -> None:
-    """The lines of the delegate's tool, then what else one wants to know of each output."""
+    """Print the lines of the delegate's tool, then what else one wants to know of each output."""
     numbers = ("#", "max error", "range", "of range")
     listing = Listing("#", "output", *numbers[1:], "unit", "", right=numbers)
     for i, o in enumerate(outputs):

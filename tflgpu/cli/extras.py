@@ -1,4 +1,4 @@
-"""What a verb needs of packages that not everybody has installed."""
+"""Packages that a verb needs and that not everybody has installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was measured of devices, as a table and as JSON."""
+"""Measurements of devices, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def measured_devices(devices: Sequence[Device], cache_dirs: list[Path] | None, *
 
 
 def measurements_table(measured: Mapping[int, Probes]) -> Listing:
-    """A column for each measured device."""
+    """Return a column for each measured device."""
     names = [f"device {index}" for index in measured]
     listing = Listing("measured", "", *names, right=names)
     for name, unit, value in ROWS:

@@ -55,7 +55,7 @@ def summarize(info: TensorInfo, array: NDArray[Any], labels: Sequence[str], top:
 
 
 def check_labels(path: Path, labels: Sequence[str], infos: Sequence[TensorInfo], batch: int = 1) -> None:
-    """Raises ValueError if no output has an element, in each row, for each of the labels that ``path`` has."""
+    """Raise ValueError if no output has an element, in each row, for each of the labels that ``path`` has."""
     sizes = {info.name: int(np.prod(info.shape)) // batch for info in infos}
     if len(labels) not in sizes.values():
         outputs = ", ".join(f"{name!r} has {size} elements" for name, size in sizes.items())
@@ -68,7 +68,7 @@ def save(path: Path, arrays: Mapping[str, NDArray[Any]]) -> list[Path]:
 
 
 def _save_in_one(path: Path, arrays: Mapping[str, NDArray[Any]]) -> list[Path]:
-    """As numpy.savez, to which no array may be given whose name is that of an argument."""
+    """Save as numpy.savez does, to which no array may be given whose name is that of an argument."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:

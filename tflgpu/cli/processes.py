@@ -27,7 +27,7 @@ class ProcessDied(TflgpuError):
 
 @dataclass(frozen=True)
 class Answer(Generic[T]):
-    """What a function returned, and the warnings that it gave on its way."""
+    """A function's result, and the warnings that it gave on its way."""
 
     value: T
     warnings: tuple[str, ...]
@@ -67,7 +67,7 @@ def in_own_process(function: Callable[..., T], *arguments: Any) -> Answer[T]:
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """What is started while this is open never gets a SIGINT, on systems whose processes inherit such a thing."""
+    """Open what is started while this is open never gets a SIGINT, on systems whose processes inherit such a thing."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -12,7 +12,7 @@ from tflgpu.report.profile import NUMBERS, Profile, kernel_rows
 
 
 def start_table(kinds: Sequence[str], starts: Sequence[Mapping[str, float]], total: str) -> Listing:
-    """What each stage of compiling took, in one column a start, and the row ``total`` with the sums."""
+    """Return what each stage of compiling took, in one column a start, and the row ``total`` with the sums."""
     result = Listing("start, ms", *kinds, right=kinds)
     for stage in dict.fromkeys(stage for seconds in starts for stage in seconds):
         result.add_row(stage, *(f"{1e3 * seconds[stage]:.1f}" if stage in seconds else "" for seconds in starts))

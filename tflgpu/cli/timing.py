@@ -39,7 +39,7 @@ class Latency:
 
 
 def seconds_of(call: Callable[[], object]) -> float:
-    """The wall time of a call in seconds."""
+    """Return the wall time of a call in seconds."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start

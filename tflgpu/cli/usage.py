@@ -16,7 +16,7 @@ from tflgpu.processes.command_start import answer_interrupts
 
 
 def as_verb(function: Callable[..., None]) -> Callable[..., None]:
-    """A function as a verb: with -v and -q, and with its user's errors as one line on stderr."""
+    """Return a function as a verb: with -v and -q, and with its user's errors as one line on stderr."""
     return with_verbosity(reporting_errors(function))
 
 

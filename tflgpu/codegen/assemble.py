@@ -15,7 +15,7 @@ from tflgpu.target import Target
 
 @internal_faults("rendering the program")
 def assemble(source: KernelSource, executable: Executable, target: Target) -> tuple[str, Executable]:
-    """The program of linked kernels for the target's executor, and how it is launched.
+    """Return the program of linked kernels for the target's executor, and how it is launched.
 
     Launches one by one are the way also where the target's is not worthwhile, or one buffer cannot have all memory.
     """
@@ -33,7 +33,7 @@ def assemble(source: KernelSource, executable: Executable, target: Target) -> tu
 
 
 def _launches(source: KernelSource, executable: Executable) -> tuple[str, Executable]:
-    """A program of a kernel for each function. Many of them are in parts of about as much text each."""
+    """Return a program of a kernel for each function. Many of them are in parts of about as much text each."""
     parts = find_parts([len(function.source) for function in source.functions])
     number = len(set(parts))
     if number < 2:

@@ -26,7 +26,7 @@ def can_claim(executable: Executable) -> bool:
 
 
 def render_claiming(source: KernelSource, executable: Executable, glances: int = GLANCES) -> tuple[str, Claiming]:
-    """The launches of ``executable`` as one kernel: its program, and what the executor must know of it."""
+    """Return the launches of ``executable`` as one kernel: its program, and what the executor must know of it."""
     order = in_intervals(executable)
     launches = [executable.launches[number] for number in order]
     claiming = Claiming(CLAIMING, tuple(order))
@@ -48,7 +48,7 @@ def render_claiming(source: KernelSource, executable: Executable, glances: int =
 
 
 def tables(order: Sequence[Launch]) -> dict[str, list[int]]:
-    """The template's ``tiles``, ``chains``, ``intervals`` and ``left`` of launches in their order.
+    """Return the template's ``tiles``, ``chains``, ``intervals`` and ``left`` of launches in their order.
 
     Neighbouring intervals of brief launches only are one interval, and one chain.
     """

@@ -27,14 +27,15 @@ AWAIT_INPUTS = "AWAIT_INPUTS"
 
 
 def template_folder() -> Path:
-    """The folder of the templates: inside an installed package, beside the package in a checkout."""
+    """Return the folder of the templates: inside an installed package, beside the package in a checkout."""
     package = Path(__file__).parents[1]
     installed = package / "templates"
     return installed if installed.is_dir() else package.parent / "templates"
 
 
 def literal(value: Any) -> Any:
-    """A float as a C literal of type float, so that no template can forget the suffix; an integer as a C expression."""
+    """Return a float as a C literal of type float, so that no template can forget the suffix; an integer as a C
+    expression."""
     if isinstance(value, float):
         if isnan(value):
             return "NAN"
@@ -51,7 +52,7 @@ def _number(literal_or_float: str | float) -> float:
 
 
 def steps_in_one(scale: str | float) -> float:
-    """Steps of a grid in 1.0, a little more than there are, as a device computes it in float."""
+    """Return steps of a grid in 1.0, a little more than there are, as a device computes it in float."""
     return float(np.float32(float.fromhex("0x1.000004p0")) / np.float32(_number(scale)))
 
 
@@ -61,7 +62,8 @@ def large_step(integer: str | float, zero: str | float = 0.0) -> float:
 
 
 def package_template(name: str) -> str | None:
-    """A template of a package that adds operators: ``package/kernel.cl.j2`` is in the package's folder ``templates``.
+    """Return a template of a package that adds operators: ``package/kernel.cl.j2`` is in the package's folder
+    ``templates``.
 
     None if there is no such file, or the package has not been imported.
     """
@@ -105,7 +107,7 @@ class Bytecode(jinja2.BytecodeCache):
 
 @cache
 def environment() -> jinja2.Environment:
-    """The one environment of all templates. An undefined name in a template is an error."""
+    """Return the one environment of all templates. An undefined name in a template is an error."""
     own, added = jinja2.FileSystemLoader(template_folder()), jinja2.FunctionLoader(package_template)
     made = jinja2.Environment(
         loader=jinja2.ChoiceLoader((own, added)),
@@ -121,12 +123,12 @@ def environment() -> jinja2.Environment:
 
 
 def rendered(name: str, /, **context: Any) -> str:
-    """The text of a template. name: its path below ``templates/``, without the suffix. context: what it sees."""
+    """Return the text of a template. name: its path below ``templates/``, without the suffix. context: what it sees."""
     return environment().get_template(f"{name}.cl.j2").render(context)
 
 
 def literals(parameters: Parameters) -> dict[str, Any]:
-    """The fields of template parameters with their floats, also those in tuples, as C literals."""
+    """Return the fields of template parameters with their floats, also those in tuples, as C literals."""
 
     def converted(value: Any) -> Any:
         return tuple(map(literal, value)) if isinstance(value, tuple) else literal(value)

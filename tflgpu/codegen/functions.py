@@ -46,13 +46,13 @@ class Body:
         return self.with_numbers(self.numbers)
 
     def with_numbers(self, numbers: Sequence[str]) -> str:
-        """The statements with other numbers, or with names in place of numbers."""
+        """Return the statements with other numbers, or with names in place of numbers."""
         between = (f"{number}{piece}" for number, piece in zip(numbers, self.pieces[1:], strict=True))
         return "".join((self.pieces[0], *between))
 
 
 def read_body(text: str, *, divides_rarely: bool = True) -> Body:
-    """The structure of rendered statements.
+    """Return the structure of rendered statements.
 
     divides_rarely: whether divisors and small numbers may become variables, too.
     """
@@ -78,7 +78,7 @@ class Pointer:
 
     @property
     def plain_type(self) -> str:
-        """What it points to, without a promise: to cast to."""
+        """Type of the pointer without a promise: to cast to."""
         return f"__global {'' if self.is_written else 'const '}{self.type} *"
 
     @property
@@ -111,7 +111,7 @@ class Function:
         return self.tile() + self.wrapper
 
     def tile(self, *more: str) -> str:
-        """The function as text. more: declarations of further parameters."""
+        """Return the function as text. more: declarations of further parameters."""
         declared = ", ".join((*declarations(self.pointers), *more))
         return f"void {self.name}_tile({declared}) {{\n{self.body.text}\n}}\n"
 
@@ -132,5 +132,5 @@ class Function:
 
 
 def declarations(pointers: Sequence[Pointer]) -> tuple[str, ...]:
-    """The parameters of a function that computes one tile."""
+    """Return the parameters of a function that computes one tile."""
     return (*(pointer.declaration for pointer in pointers), "int tile", "__local float4 *workspace")

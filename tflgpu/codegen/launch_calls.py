@@ -43,11 +43,11 @@ class Table(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Of constant memory."""
+        """Bytes of constant memory."""
         return 2 * len(self.rows) + 4 * sum(map(len, self.numbers))
 
     def number(self, column: int, kind: str) -> str:
-        """A C expression of a number of the launch at ``place``. kind: its type."""
+        """Return a C expression of a number of the launch at ``place``. kind: its type."""
         element = f"{self.name}[{len(self.numbers[0])} * {self.name}_rows[place - {self.first}] + {column}]"
         return f"as_float({element})" if kind == "float" else element
 
@@ -60,13 +60,13 @@ class Table(NamedTuple):
 
 
 def in_intervals(executable: Executable) -> list[int]:
-    """The numbers of the launches in an order in which each barrier interval is in one piece."""
+    """Return the numbers of the launches in an order in which each barrier interval is in one piece."""
     launches = executable.launches
     return sorted(range(len(launches)), key=lambda number: launches[number].interval)
 
 
 def binding_names(executable: Executable) -> list[str]:
-    """A name for each binding that can lie in the caller's memory."""
+    """Return a name for each binding that can lie in the caller's memory."""
     return [f"binding{number}" for number in executable.movable]
 
 
@@ -79,7 +79,7 @@ def calls(
     last_argument: str = "",
     table: Table | None = None,
 ) -> list[Case]:
-    """Groups of equal ones of the launches at these places, in a kernel of ``local_size`` work-items.
+    """Return groups of equal ones of the launches at these places, in a kernel of ``local_size`` work-items.
 
     Only the first work-item makes calls of kernels that are of one. functions: by the names that launches have for
     them. last_argument: of every call, a C expression. table: of :func:`numbers_of`, where there are numbers.
@@ -104,7 +104,8 @@ def calls(
 def numbers_of(
     functions: Mapping[str, Variant], launches: Sequence[Launch], places: Sequence[int], name: str
 ) -> Table | None:
-    """The table of the numbers of launches at ``places``: their tiles, and what their functions take; None for none."""
+    """Return the table of the numbers of launches at ``places``: their tiles, and what their functions take; None for
+    none."""
     rows: dict[tuple[str, ...], int] = {}
     row_of: dict[int, int] = {}
     for place in places:
@@ -120,12 +121,12 @@ def numbers_of(
 
 
 def _bits(number: str) -> str:
-    """An int whose bits are those of a literal of C."""
+    """Return an int whose bits are those of a literal of C."""
     return str(int(np.float32(number[:-1]).view(np.int32))) if number.endswith("f") else number
 
 
 def _numbers(variant: Variant, table: Table | None) -> Iterator[str]:
-    """What a shared function takes after all other arguments."""
+    """Yield what a shared function takes after all other arguments."""
     for column, declared in enumerate(variant.declared, 1):
         assert table is not None, "shared functions have numbers"
         yield table.number(column, declared.partition(" ")[0])
@@ -141,7 +142,7 @@ def _tiles(tiles: int | None, table: Table | None) -> str:
 def _arguments(
     function: Function, places: Sequence[int], launches: Sequence[Launch], bindings: Mapping[Place, str]
 ) -> Iterator[str]:
-    """An expression for each pointer of a function that is launched at several places."""
+    """Yield an expression for each pointer of a function that is launched at several places."""
     for i, pointer in enumerate(function.pointers):
         slots = {place: launches[place].arguments[i] for place in places}
         *others, last = places

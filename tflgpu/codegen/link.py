@@ -40,7 +40,7 @@ def link(
     *,
     separate: bool = False,
 ) -> Executable:
-    """The executable of a plan.
+    """Return the executable of a plan.
 
     functions: name of the function of each kernel.
     output_types: numpy types of the outputs for callers, by default those of the plan's graph.
@@ -141,7 +141,7 @@ class _Memory:
         return StateBuffer(buffer, None if next_buffer == buffer else next_buffer, initial, state.held)
 
     def _stored(self, state: State) -> NDArray[np.uint8]:
-        """The initial contents of a state's buffer."""
+        """Return the initial contents of a state's buffer."""
         assert state.initial is not None
         storage = self.plan.storage[state.read]
         value = Argument("state", storage.type, data=pack(state.initial))
@@ -154,7 +154,7 @@ class _Memory:
         return len(self.buffers) - 1
 
     def _share(self, tensors: Sequence[TensorId], begin: int = 0) -> int:
-        """A new buffer, from byte ``begin`` on, for the ``tensors`` without place or state that it has room for.
+        """Return a new buffer, from byte ``begin`` on, for the ``tensors`` without place or state that it has room for.
 
         Returns its number.
         """
@@ -189,7 +189,8 @@ class _Memory:
         return storage.bytes
 
     def _place_constants(self, shared: Sequence[SharedConstants]) -> dict[int, tuple[int, int]]:
-        """The place of every constant, by the identity of its array. Large ones that are equal have one place."""
+        """Return the place of every constant, by the identity of its array. Large ones that are equal have one
+        place."""
         arguments: dict[int, list[Argument]] = {}
         for argument in (a for kernel in self.plan.kernels for a in kernel.arguments if a.data is not None):
             arguments.setdefault(id(argument.data), []).append(argument)
@@ -212,7 +213,7 @@ class _Memory:
     def _place_shared(
         self, arguments: Mapping[int, Sequence[Argument]], shared: Sequence[SharedConstants]
     ) -> dict[int, tuple[int, int]]:
-        """The places of constants that are on the device already."""
+        """Return the places of constants that are on the device already."""
         known = {digest: (part, offset) for part, each in enumerate(shared) for digest, offset in each.offsets.items()}
         numbers: dict[int, int] = {}
         places: dict[int, tuple[int, int]] = {}

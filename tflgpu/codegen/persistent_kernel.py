@@ -23,7 +23,8 @@ AWAITING = f"#define {AWAIT_INPUTS} if (waits) await_others(meeting);"
 
 
 def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool) -> tuple[str, Persistent]:
-    """The launches of ``executable`` as one kernel or a few: their program, and what the executor must know of it.
+    """Return the launches of ``executable`` as one kernel or a few: their program, and what the executor must know of
+    it.
 
     ptx: whether the device's compiler accepts NVIDIA's inline assembly.
     """
@@ -85,7 +86,7 @@ def for_parts(parts: Sequence[int], text: str) -> str:
 
 
 def _places(runs: Sequence[PersistentRun]) -> dict[str, list[int]]:
-    """The places of the launches that kernels run, by the kernels' names."""
+    """Return the places of the launches that kernels run, by the kernels' names."""
     places: dict[str, list[int]] = {}
     for run in runs:
         places.setdefault(run.function, []).extend(range(run.begin, run.end))
@@ -93,7 +94,7 @@ def _places(runs: Sequence[PersistentRun]) -> dict[str, list[int]]:
 
 
 def _runs(launches: Sequence[Launch], shared: Mapping[str, Variant]) -> tuple[PersistentRun, ...]:
-    """The launches of kernels."""
+    """Return the launches of kernels."""
     by_interval = groupby(launches, key=lambda launch: launch.interval)
     runs = find_runs([[shared[launch.function].function.name for launch in own] for _, own in by_interval])
     names = {run.kernel: f"{PERSISTENT}_{run.kernel}" if run.kernel else PERSISTENT for run in runs}

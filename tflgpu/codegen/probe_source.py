@@ -31,7 +31,7 @@ ROW, CHANNELS = 128, 256  # of the image that convolutions read and write; it ha
 
 
 def probe_program(limits: Limits, compute_units: int, *, ptx: bool, matrix_units: bool) -> ProbeProgram:
-    """The kernels that :mod:`tflgpu.measure.probing` launches, for a device.
+    """Return the kernels that :mod:`tflgpu.measure.probing` launches, for a device.
 
     ptx: whether its compiler takes PTX. matrix_units: whether it has those of :mod:`tflgpu.kernels.mma`.
     """
@@ -64,12 +64,12 @@ def probe_program(limits: Limits, compute_units: int, *, ptx: bool, matrix_units
 
 
 def trial_program(trial: Trial) -> str:
-    """The program by which :mod:`tflgpu.measure.integer_check` tries a device."""
+    """Return the program by which :mod:`tflgpu.measure.integer_check` tries a device."""
     return "\n".join(rendered(name, **trial.context) for name in trial.templates)
 
 
 def _convolutions(target: Target) -> tuple[list[ProbeConvolution], str]:
-    """A pointwise convolution in each size of tile that the device has room for, and the source of them all."""
+    """Return a pointwise convolution in each size of tile that the device has room for, and the source of them all."""
     shape = (1, target.compute_units, ROW, CHANNELS)
     weights = np.zeros((CHANNELS, 1, 1, CHANNELS), np.float32)
     tensors = {i: Tensor(i, "", shape) for i in (0, 2)} | {1: Tensor(1, "", weights.shape, data=weights)}

@@ -49,7 +49,7 @@ class KernelSource:
 
 @internal_faults("rendering the source")
 def render(plan: Plan) -> KernelSource:
-    """The source of every kernel of ``plan``."""
+    """Return the source of every kernel of ``plan``."""
     functions: dict[str, Function] = {}
     shareable: set[str] = set()
     rendered: dict[str, str] = {}  # names by what the text is made of: deep models repeat their layers
@@ -75,7 +75,8 @@ def render(plan: Plan) -> KernelSource:
 
 @cache
 def prelude(target: Target) -> str:
-    """The text that every program for ``target`` begins with: access to memory, then that of its architectures."""
+    """Return the text that every program for ``target`` begins with: access to memory, then that of its
+    architectures."""
     arithmetic = ("access/half_arithmetic",) if target.arithmetic == "half" else ()
     own = ("access/storage", *arithmetic)
     templates = (*((name, {}) for name in own), *prelude_templates(target))
@@ -129,7 +130,7 @@ def _made_of(planned: PlannedKernel) -> str:
 
 
 def _render_body(planned: PlannedKernel, target: Target) -> str:
-    """What computes one tile."""
+    """Return what computes one tile."""
     kernel, storage = planned.kernel, planned.destination.storage
     share = storage.share(kernel.shares)
     body = rendered(
@@ -159,7 +160,7 @@ def _render_body(planned: PlannedKernel, target: Target) -> str:
 
 
 def _function(planned: PlannedKernel, target: Target) -> Function:
-    """The function of a kernel, whose name has a digest of its text."""
+    """Return the function of a kernel, whose name has a digest of its text."""
     kernel = planned.kernel
     # Without the hint Intel's compiler makes versions of large and of shared functions for vectors of work-items.
     function = Function(

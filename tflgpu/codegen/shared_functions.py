@@ -17,7 +17,7 @@ Column = tuple[str, ...]  # the numbers at one place of several functions
 
 
 def share(functions: Mapping[str, tuple[tuple[Pointer, ...], Body]]) -> tuple[str, dict[str, Body]]:
-    """The text of shared functions, and the bodies that some of ``functions`` get in place of theirs: calls.
+    """Return the text of shared functions, and the bodies that some of ``functions`` get in place of theirs: calls.
 
     functions: parameters and body, by name.
     """
@@ -39,7 +39,7 @@ def share(functions: Mapping[str, tuple[tuple[Pointer, ...], Body]]) -> tuple[st
 
 
 def _joined(bodies: Sequence[Body]) -> tuple[str, dict[Column, str]]:
-    """The text of bodies that differ in numbers only, with names for these, and the names by their numbers."""
+    """Return the text of bodies that differ in numbers only, with names for these, and the names by their numbers."""
     columns = list(zip(*(body.numbers for body in bodies), strict=True))
     names = {column: f"size{i}" for i, column in enumerate(dict.fromkeys(c for c in columns if len(set(c)) > 1))}
     return bodies[0].with_numbers([names.get(column, column[0]) for column in columns]), names

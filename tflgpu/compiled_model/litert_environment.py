@@ -26,13 +26,13 @@ class EnvironmentOptions:
 
 @dataclass(frozen=True)
 class Shared:
-    """What the models of an environment get of it. queue: of pyopencl, None if each model makes its own."""
+    """Resources of an environment for its models. queue: of pyopencl, None if each model makes its own."""
 
     queue: Queue | None = None
 
 
 class Environment:
-    """What several models share; :meth:`create` makes it. A context manager.
+    """Resources that several models share; :meth:`create` makes it. A context manager.
 
     Args:
         capsule: What another environment has as ``capsule``.
@@ -97,7 +97,7 @@ class Environment:
 
     @property
     def capsule(self) -> Any:
-        """What a model takes of it. Raises ValueError if it is closed."""
+        """Resources for a model. Raises ValueError if the environment is closed."""
         if self._capsule is None:
             raise ValueError("Environment is no longer valid")
         return self._capsule

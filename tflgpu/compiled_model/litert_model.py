@@ -135,7 +135,7 @@ class CompiledModel:
 
     @property
     def environment(self) -> Environment:
-        """What the model shares with others."""
+        """Environment that the model shares with others."""
         return self._environment
 
     def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
@@ -143,15 +143,15 @@ class CompiledModel:
         return {s.key: {side: s.names(side) for side in ("inputs", "outputs")} for s in self._model.signatures}
 
     def get_signature_by_index(self, index: int) -> dict[str, Any]:
-        """The key and the names of inputs and outputs of a signature. Raises RuntimeError for an unknown one."""
+        """Return the key and the names of inputs and outputs of a signature. Raises RuntimeError for an unknown one."""
         return self._model.by_index(index).details
 
     def get_num_signatures(self) -> int:
-        """The number of signatures: 1 for a file that names none."""
+        """Return the number of signatures: 1 for a file that names none."""
         return len(self._model.signatures)
 
     def get_signature_index(self, key: str) -> int:
-        """The place of a signature, -1 for an unknown one."""
+        """Return the place of a signature, -1 for an unknown one."""
         return self._model.index(key)
 
     def get_input_tensor_details(self, signature_key: str) -> dict[str, Details]:
@@ -163,7 +163,7 @@ class CompiledModel:
         return self._model.by_key(signature_key).tensor_details("outputs")
 
     def get_input_buffer_requirements(self, input_index: int, signature_index: int = 0) -> Details:
-        """The bytes that an input takes, and LiteRT's numbers of the types of buffers that it may be in.
+        """Return the bytes that an input takes, and LiteRT's numbers of the types of buffers that it may be in.
 
         Args:
             input_index: Of the signature.
@@ -178,7 +178,7 @@ class CompiledModel:
         return self._model.by_index(signature_index).requirements("inputs", operator.index(input_index))
 
     def get_output_buffer_requirements(self, output_index: int, signature_index: int = 0) -> Details:
-        """The same of an output. Raises RuntimeError for an unknown one."""
+        """Return the same of an output. Raises RuntimeError for an unknown one."""
         return self._model.by_index(signature_index).requirements("outputs", operator.index(output_index))
 
     def is_fully_accelerated(self) -> bool:
@@ -186,19 +186,19 @@ class CompiledModel:
         return all(signature.is_on_device() for signature in self._model.signatures)
 
     def create_input_buffer_by_name(self, signature_key: str, input_name: str) -> TensorBuffer:
-        """A buffer for an input, of zeros. Raises RuntimeError for an unknown one."""
+        """Return a buffer for an input, of zeros. Raises RuntimeError for an unknown one."""
         return self._named_buffer("inputs", signature_key, input_name)
 
     def create_output_buffer_by_name(self, signature_key: str, output_name: str) -> TensorBuffer:
-        """A buffer for an output, of zeros. Raises RuntimeError for an unknown one."""
+        """Return a buffer for an output, of zeros. Raises RuntimeError for an unknown one."""
         return self._named_buffer("outputs", signature_key, output_name)
 
     def create_input_buffers(self, signature_index: int) -> list[TensorBuffer]:
-        """A buffer for each input, of zeros. Raises RuntimeError for an unknown signature."""
+        """Return a buffer for each input, of zeros. Raises RuntimeError for an unknown signature."""
         return self._buffers("inputs", signature_index)
 
     def create_output_buffers(self, signature_index: int) -> list[TensorBuffer]:
-        """A buffer for each output, of zeros. Raises RuntimeError for an unknown signature."""
+        """Return a buffer for each output, of zeros. Raises RuntimeError for an unknown signature."""
         return self._buffers("outputs", signature_index)
 
     def resize_input_tensor(
@@ -222,7 +222,7 @@ class CompiledModel:
     def resize_input_tensor_by_name(
         self, signature_key: str, input_name: str, dims: Sequence[int], strict: bool = True
     ) -> None:
-        """The same by names. Raises ValueError for an unknown signature or input, else as above."""
+        """Resize an input by names. Raises ValueError for an unknown signature or input, else as above."""
         number = self.get_signature_index(signature_key)
         if number < 0:
             raise ValueError(f"Unknown signature: {signature_key}")

@@ -99,7 +99,7 @@ class Options:
 
     @classmethod
     def create(cls) -> Options:
-        """The default options."""
+        """Return the default options."""
         return cls()
 
     @property
@@ -130,7 +130,7 @@ class Options:
 def chosen_options(
     options: Options | tflgpu.options.Options | None, hardware_accel: HardwareAccelerator | None
 ) -> tflgpu.options.Options:
-    """What the arguments of ``CompiledModel.from_file`` say in tflgpu's terms; without any, the best device.
+    """Return what the arguments of ``CompiledModel.from_file`` say in tflgpu's terms; without any, the best device.
 
     Raises ValueError if both are given, or an option is decided by the file; AttributeError for what has no options;
     TypeError for a number of threads that is no whole one; DeviceError for a processor that no driver is there for.

@@ -42,20 +42,20 @@ class LoadedSignatures:
         self.signatures[0].compiled()
 
     def index(self, key: str) -> int:
-        """The place of a signature, -1 for an unknown one. Raises TypeError for what is no text."""
+        """Return the place of a signature, -1 for an unknown one. Raises TypeError for what is no text."""
         if not isinstance(key, str):
             raise TypeError(f"the key of a signature is a text, not {key!r}")
         return next((number for number, each in enumerate(self.signatures) if each.key == key), -1)
 
     def by_key(self, key: str) -> SignatureModel:
-        """Raises RuntimeError for an unknown signature, TypeError for what is no text."""
+        """Raise RuntimeError for an unknown signature, TypeError for what is no text."""
         number = self.index(key)
         if number < 0:
             raise RuntimeError(f"Signature not found: {key}; the model has {[each.key for each in self.signatures]}")
         return self.signatures[number]
 
     def by_index(self, number: int) -> SignatureModel:
-        """Raises RuntimeError for an unknown signature, TypeError for what is no whole number."""
+        """Raise RuntimeError for an unknown signature, TypeError for what is no whole number."""
         if not 0 <= operator.index(number) < len(self.signatures):
             raise RuntimeError(f"there is no signature {number}; the model has {len(self.signatures)}")
         return self.signatures[number]

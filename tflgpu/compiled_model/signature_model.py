@@ -61,7 +61,7 @@ class SignatureModel:
         return [name for name, _ in self._tensors(side)]
 
     def number(self, side: str, name: str) -> int:
-        """The place of an input or output. Raises RuntimeError if there is none of this name."""
+        """Return the place of an input or output. Raises RuntimeError if there is none of this name."""
         names = self.names(side)
         if name not in names:
             raise RuntimeError(f"signature {self.key!r} has no {name!r} among its {side}: {names}")
@@ -75,7 +75,7 @@ class SignatureModel:
         }
 
     def requirements(self, side: str, number: int) -> Details:
-        """The bytes that an input or output takes, and the types of buffers that it may be in."""
+        """Return the bytes that an input or output takes, and the types of buffers that it may be in."""
         tensor, shape = self._tensor(side, number)
         return {"buffer_size": prod(shape) * _dtype(tensor).itemsize, "supported_types": list(SUPPORTED_TYPES)}
 
@@ -100,7 +100,7 @@ class SignatureModel:
             self._previous, self._compiled = self._compiled or self._previous, None
 
     def compiled(self) -> tflgpu.api.CompiledModel:
-        """The model for the current shapes of its inputs. Raises what :func:`tflgpu.compile` does."""
+        """Return the model for the current shapes of its inputs. Raises what :func:`tflgpu.compile` does."""
         if self._compiled is None:
             try:
                 self._compiled = self._compile()
@@ -176,7 +176,7 @@ class SignatureModel:
 
 
 def _dtype(tensor: FileTensor) -> np.dtype[Any]:
-    """Raises UnsupportedError for strings, handles and numbers that fill no byte."""
+    """Raise UnsupportedError for strings, handles and numbers that fill no byte."""
     try:
         return np.dtype(tensor.dtype)
     except TypeError:

@@ -49,7 +49,7 @@ NONE_VISIBLE = ("", "-1", "NoDevFiles")
 
 
 def gpus(root: Path = Path("/")) -> list[Gpu]:
-    """The GPUs that this process could open if it may, and those that only ``nvidia-smi`` knows."""
+    """Return the GPUs that this process could open if it may, and those that only ``nvidia-smi`` knows."""
     found = [*_nvidia_nodes(root), *_render_nodes(root)]
     for pattern, maker, kernel_driver in OWN_NODES:
         found += [
@@ -62,7 +62,7 @@ def gpus(root: Path = Path("/")) -> list[Gpu]:
 
 
 def gpus_without_driver(found: Iterable[tuple[str, str]], root: Path = Path("/")) -> list[Gpu]:
-    """The GPUs for which OpenCL lists no device of their maker, without those that are hidden from this process.
+    """Return the GPUs for which OpenCL lists no device of their maker, without those that are hidden from this process.
 
     Args:
         found: Name and platform of the GPUs that OpenCL lists.
@@ -87,7 +87,7 @@ def _nvidia_nodes(root: Path) -> Iterator[Gpu]:
 
 
 def _render_nodes(root: Path) -> Iterator[Gpu]:
-    """Of the devices in ``/dev/dri`` those that compute; one of NVIDIA's own driver has another node beside."""
+    """Return the devices in ``/dev/dri`` that compute; one of NVIDIA's own driver has another node beside."""
     for node in sorted((root / "dev/dri").glob("renderD*")):
         device = root / "sys/class/drm" / node.name / "device"
         facts = dict(line.partition("=")[::2] for line in _text(device / "uevent").splitlines())

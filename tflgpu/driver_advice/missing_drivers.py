@@ -1,4 +1,4 @@
-"""What to do about a machine without an OpenCL driver: one command for each maker of GPUs, and for the CPU."""
+"""Advice for a machine without an OpenCL driver: one command for each maker of GPUs, and for the CPU."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Machine:
         return f"install a CPU runtime with {install_command('cpu')}"
 
     def gpu_advice(self, missing: Iterable[Gpu]) -> list[str]:
-        """A sentence for each maker of GPUs that have no OpenCL driver: which GPU, and what helps."""
+        """Return a sentence for each maker of GPUs that have no OpenCL driver: which GPU, and what helps."""
         by_maker: dict[str, list[Gpu]] = {}
         for gpu in missing:
             by_maker.setdefault(gpu.maker, []).append(gpu)
@@ -122,7 +122,7 @@ class Machine:
         return not (self.root / "lib/modules" / platform.release()).is_dir()
 
     def _install(self, key: str) -> str:
-        """The command of this distribution, or else what another one has."""
+        """Return the command of this distribution, or else what another one has."""
         for name in (self._os_release.get("ID", ""), *self._os_release.get("ID_LIKE", "").split()):
             family = FAMILIES.get(name, name)
             if package := PACKAGES[key].get(family):

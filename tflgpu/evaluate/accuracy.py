@@ -18,7 +18,7 @@ QUANTA = 2.001
 
 @dataclass(frozen=True)
 class Errors:
-    """Of one tensor in one run. lowest, highest: of the reference's finite values and zero."""
+    """Errors of one tensor in one run. lowest, highest: of the reference's finite values and zero."""
 
     average: float
     largest: float
@@ -95,7 +95,7 @@ def absolute_errors(reference: NDArray[np.float64], got: NDArray[np.float64]) ->
 
 
 def real(array: Array, quantization: Quantization | None) -> NDArray[np.float64]:
-    """What a tensor's numbers stand for, where its integers are quantized by one scale."""
+    """Return what a tensor's numbers stand for, where its integers are quantized by one scale."""
     if quantization is None or array.dtype.kind == "f":
         return array.astype(np.float64)
     return (array.astype(np.float64) - quantization.zero_point[0]) * quantization.scale[0]

@@ -41,7 +41,7 @@ class ObjectDetection(Task):
         return tuple(map(names.index, found))
 
     def answers(self, outputs: Mapping[str, Sequence[Array]], infos: Sequence[TensorInfo]) -> Row:
-        """The detections of each engine."""
+        """Return the detections of each engine."""
         found = {engine: detections(each, (), each[2].size) for engine, each in outputs.items()}
         return {"detections": {engine: [[d.index, d.score, *d.box] for d in each] for engine, each in found.items()}}
 
@@ -62,7 +62,7 @@ class Annotations:
     """
 
     def __init__(self, path: Path, folder: Path, count: int | None = None) -> None:
-        """Raises OSError, or ValueError for a file that is not in COCO's form or without the extra ``evaluate``."""
+        """Raise OSError, or ValueError for a file that is not in COCO's form or without the extra ``evaluate``."""
         try:
             from pycocotools.coco import COCO
         except ImportError:
@@ -78,7 +78,7 @@ class Annotations:
         self.files = list(self._images)
 
     def categories(self, labels: Sequence[str]) -> dict[int, int]:
-        """The annotations' category of each class of a model, by name; classes without one are left out.
+        """Return the annotations' category of each class of a model, by name; classes without one are left out.
 
         labels: of the classes; a first one for the background is not counted. Without labels class n is category n + 1,
         as TFLite's tool has it. Raises ValueError if no label is the name of a category.
@@ -93,7 +93,7 @@ class Annotations:
         return found
 
     def precisions(self, rows: Sequence[Row], categories: Mapping[int, int]) -> dict[str, Precision]:
-        """Of each engine. rows: one for each file, in any order."""
+        """Return the precisions of each engine. rows: one for each file, in any order."""
         by_file = {row["file"]: row["detections"] for row in rows}
         results: dict[str, list[dict[str, Any]]] = {}
         for file, image in self._images.items():
@@ -121,7 +121,7 @@ class Annotations:
 
 
 def _results(image: Mapping[str, Any], found: Sequence[Sequence[float]], categories: Mapping[int, int]) -> list[Any]:
-    """Detections as COCO has them: boxes of left, top, width and height in pixels."""
+    """Return detections as COCO has them: boxes of left, top, width and height in pixels."""
     height, width = image["height"], image["width"]
     return [
         {

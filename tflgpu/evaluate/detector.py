@@ -17,7 +17,7 @@ DETECTOR = "TFLite_Detection_PostProcess"
 
 @dataclass(frozen=True)
 class Detection:
-    """What a detector found. box: top, left, bottom and right as parts of the image's height and width."""
+    """An object that a detector found. box: top, left, bottom and right as parts of the image's height and width."""
 
     index: int
     label: str | None
@@ -26,13 +26,15 @@ class Detection:
 
 
 def detector_outputs(report: Report, infos: Sequence[TensorInfo]) -> tuple[str, ...]:
-    """The names of a detector's outputs, which are boxes, classes, scores and their number; empty for other models."""
+    """Return the names of a detector's outputs, which are boxes, classes, scores and their number; empty for other
+    models."""
     known = {info.name for info in infos}
     return next((o.outputs for o in report.operators if o.code == DETECTOR and known.issuperset(o.outputs)), ())
 
 
 def detections(arrays: Sequence[NDArray[Any]], labels: Sequence[str], top: int) -> tuple[Detection, ...]:
-    """The best of what is in the first image. arrays: of :func:`detector_outputs`; ``labels`` name the classes."""
+    """Return the best of what is in the first image. arrays: of :func:`detector_outputs`; ``labels`` name the
+    classes."""
     boxes, classes, scores = (array[0] for array in arrays[:3])
     count = int(arrays[3].reshape(-1)[0])
     best = np.argsort(-scores[:count], kind="stable")[:top]

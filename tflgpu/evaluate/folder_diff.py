@@ -23,13 +23,13 @@ class Difference(Task):
         return tuple(range(len(model.outputs)))
 
     def answers(self, outputs: Mapping[str, Sequence[Array]], infos: Sequence[TensorInfo]) -> Row:
-        """The errors of each output beside LiteRT's."""
+        """Return the errors of each output beside LiteRT's."""
         pairs = zip(outputs[LITERT], outputs[DEVICE], infos, strict=True)
         return {"errors": [asdict(Errors.of(expected, got, _quantum(info))) for expected, got, info in pairs]}
 
 
 def deviations(rows: Sequence[Row], infos: Sequence[TensorInfo]) -> list[Deviation]:
-    """Of each output, over all rows."""
+    """Return the deviations of each output, over all rows."""
     found = [Deviation(_quantum(info)) for info in infos]
     for row in rows:
         for deviation, errors in zip(found, row["errors"], strict=True):

@@ -29,7 +29,7 @@ class Classification(Task):
     crop: ClassVar[float | None] = 0.875
 
     def positions(self, model: CompiledModel) -> tuple[int, ...]:
-        """The output that has an element for each class. Raises ValueError if there is none."""
+        """Return the output that has an element for each class. Raises ValueError if there is none."""
         sizes = [prod(info.shape) for info in model.outputs]
         if self.classes not in sizes:
             outputs = ", ".join(
@@ -39,7 +39,7 @@ class Classification(Task):
         return (sizes.index(self.classes),)
 
     def answers(self, outputs: Mapping[str, Sequence[Array]], infos: Sequence[TensorInfo]) -> Row:
-        """The classes of each engine, the most probable first."""
+        """Return the classes of each engine, the most probable first."""
         # Of equal scores the first class comes first. Integers are in order as they are.
         orders = {
             engine: np.argsort(-each[0].astype(np.float64).reshape(-1), kind="stable")
@@ -57,7 +57,7 @@ class LabelledImage:
 
 
 def labelled_images(folder: Path, labels: Path, known: Sequence[str], denylist: Path | None) -> list[LabelledImage]:
-    """The images of a folder in alphabetical order, line n of ``labels`` belonging to the n-th of them.
+    """Return the images of a folder in alphabetical order, line n of ``labels`` belonging to the n-th of them.
 
     known: the labels of the model. denylist: a file with the numbers, from 1, of images to leave out, one a line.
     Raises OSError, or ValueError for files that do not fit each other.
@@ -77,7 +77,7 @@ def labelled_images(folder: Path, labels: Path, known: Sequence[str], denylist: 
 def top_k_accuracies(
     rows: Sequence[Row], images: Sequence[LabelledImage], labels: Sequence[str]
 ) -> dict[str, list[float]]:
-    """Of each engine the parts of the images whose label is among the best 1, 2, ... 10 classes.
+    """Return for each engine the parts of the images whose label is among the best 1, 2, ... 10 classes.
 
     rows: one for each image, in any order. labels: of the classes; several may have the same one.
     """

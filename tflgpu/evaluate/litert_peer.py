@@ -17,7 +17,7 @@ SECONDS = 600.0  # for the first run; the whole of a large model takes many
 
 
 def require_litert() -> None:
-    """Raises ValueError if LiteRT is not installed."""
+    """Raise ValueError if LiteRT is not installed."""
     if not is_installed():
         raise ValueError(f"LiteRT is not installed; {install_command('fallback')} brings it")
 
@@ -80,7 +80,7 @@ class LiteRT:
         self._interpreter.reset_all_variables()
 
     def tensor(self, index: int) -> NDArray[Any] | None:
-        """A tensor of the main subgraph after a run, by the file's index; None if nothing has computed it."""
+        """Return a tensor of the main subgraph after a run, by the file's index; None if nothing has computed it."""
         try:
             result: NDArray[Any] = self._interpreter.get_tensor(index)
         except ValueError:

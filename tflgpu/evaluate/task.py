@@ -1,4 +1,4 @@
-"""What is to be found out about a model from many files, and the row of plain data that each file gives."""
+"""Questions about a model that many files answer, and the row of plain data that each file gives."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class Task(ABC):
 
     @abstractmethod
     def answers(self, outputs: Mapping[str, Sequence[Array]], infos: Sequence[TensorInfo]) -> Row:
-        """What a row keeps of the outputs that each engine gave for one file."""
+        """Return what a row keeps of the outputs that each engine gave for one file."""
 
 
 def key_of(file: Path) -> str:
-    """A file as it is now: changed in place it has another key. Raises OSError."""
+    """Return a file as it is now: changed in place it has another key. Raises OSError."""
     status = file.stat()
     return f"{file.absolute()} {status.st_size} {status.st_mtime_ns}"

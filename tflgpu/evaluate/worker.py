@@ -21,7 +21,7 @@ from tflgpu.version import __version__
 
 @dataclass(frozen=True)
 class Engines:
-    """What computes the rows of a task; plain data.
+    """Engines that compute the rows of a task; plain data.
 
     device, litert: facts for people, as JSON has them; litert is None if it does not answer.
     outputs: of the model. identity: everything that rows depend on besides their files, as JSON has it.
@@ -44,7 +44,7 @@ class Workplace:
 
 @contextmanager
 def in_this_process(task: Task) -> Iterator[Workplace]:
-    """Raises what :class:`Worker` raises."""
+    """Raise what :class:`Worker` raises."""
     worker = Worker(task)
     with worker.model:
         yield Workplace(worker.engines, lambda files: map(worker, files))
@@ -54,7 +54,7 @@ class Worker:
     """A row depends on its file alone, not on those before."""
 
     def __init__(self, task: Task) -> None:
-        """Raises what :func:`tflgpu.compile` raises, and ValueError for a model that does not fit the task."""
+        """Raise what :func:`tflgpu.compile` raises, and ValueError for a model that does not fit the task."""
         self.task = task
         data = read_bytes(task.model)
         self.model = compile(data, task.options)
@@ -74,7 +74,7 @@ class Worker:
 
     @property
     def engines(self) -> Engines:
-        """What is compared, with versions: the identity of a run."""
+        """Engines that are compared, with versions: the identity of a run."""
         model, reference, task = self.model, self.reference, self.task
         identity = {
             "task": task.name,
@@ -92,7 +92,7 @@ class Worker:
         return Engines(model.device.as_dict(), model.precision, model.outputs, litert, identity)
 
     def __call__(self, file: Path) -> Row:
-        """Raises OSError for a file that cannot be read, ValueError, which names it, for one that does not fit."""
+        """Raise OSError for a file that cannot be read, ValueError, which names it, for one that does not fit."""
         row: Row = {"file": key_of(file)}
         start = time.perf_counter()
         arrays = self._reader.read([file])
@@ -106,7 +106,7 @@ class Worker:
             return row | self.task.answers(chosen, self._infos)
 
     def _run(self, arrays: Sequence[Array]) -> tuple[dict[str, list[Array]], dict[str, float]]:
-        """The outputs of each engine, and the seconds that it took."""
+        """Return the outputs of each engine, and the seconds that it took."""
         outputs: dict[str, list[Array]] = {}
         seconds: dict[str, float] = {}
         if self.reference is not None:

@@ -76,7 +76,7 @@ def prepare(partition: CpuPartition, artifact: Artifact, process: GuardedProcess
 
 
 def open_engine(partition: CpuPartition, artifact: Artifact, process: GuardedProcess, cache: Cache | None) -> CpuEngine:
-    """The engine of a partition of an artifact.
+    """Return the engine of a partition of an artifact.
 
     Args:
         partition: One of the artifact's partitions.
@@ -94,7 +94,7 @@ def open_engine(partition: CpuPartition, artifact: Artifact, process: GuardedPro
 
 
 def _refused(artifact: Artifact, refusal: Exception) -> UnsupportedError:
-    """The error for operators that neither the device nor LiteRT can run."""
+    """Return the error for operators that neither the device nor LiteRT can run."""
     words = " ".join(str(refusal).split())
     return UnsupportedError((*artifact.report.reasons, f"LiteRT's interpreter refuses them: {words}"))
 

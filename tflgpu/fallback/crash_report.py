@@ -1,4 +1,4 @@
-"""What LiteRT does for the first time, in the guarded process; and which operator it crashed with."""
+"""Report of LiteRT's first runs in the guarded process, and of the operator with which it crashed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ask_guarded(process: GuardedProcess, task: Task, submodel: Submodel, inputs:
 
 
 def _sentence(task: Task, operators: Sequence[tuple[int, str]], crash: CrashedError) -> str:
-    """What LiteRT was doing with which operators, and how its process ended."""
+    """Return what LiteRT was doing with which operators, and how its process ended."""
     names = ", ".join(f"{index} {code}" for index, code in operators)
     what = f"operator{'s' if len(operators) > 1 else ''} {names}: {DOING[task]} it on the CPU {crash}"
     return what + (
@@ -51,14 +51,14 @@ def _sentence(task: Task, operators: Sequence[tuple[int, str]], crash: CrashedEr
 
 
 def _loops(submodel: Submodel) -> Sequence[tuple[int, str]]:
-    """The operators that can run without end; all, if there is none."""
+    """Return the operators that can run without end; all, if there is none."""
     return [o for o in submodel.operators if o[1] in LOOPS] or submodel.operators
 
 
 def _crashing(
     process: GuardedProcess, task: Task, submodel: Submodel, inputs: Sequence[Array]
 ) -> Sequence[tuple[int, str]]:
-    """The operator that the sub-model crashes with and not without; all, if it does not crash again."""
+    """Return the operator that the sub-model crashes with and not without; all, if it does not crash again."""
 
     def crashes(count: int) -> bool:
         try:
@@ -78,7 +78,8 @@ def _crashing(
 
 
 def _beginning(model: bytes, count: int) -> bytes:
-    """The model with the first ``count`` operators of its main subgraph alone, whose last results are its outputs."""
+    """Return the model with the first ``count`` operators of its main subgraph alone, whose last results are its
+    outputs."""
     file = unpacked(model)
     graph = file.subgraphs[0]
     if count < len(graph.operators):

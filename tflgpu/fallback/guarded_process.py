@@ -106,7 +106,7 @@ class GuardedProcess:
         return arrays, large
 
     def _started(self) -> ServerProcess | None:
-        """The process, which the first request starts; None where there can be none."""
+        """Return the process, which the first request starts; None where there can be none."""
         if self._possible and self._server is None:
             self._server = _start()
             self._possible = self._server is not None
@@ -115,7 +115,7 @@ class GuardedProcess:
     def _request(
         self, server: ServerProcess, request: dict[str, Any], model: bytes, inputs: Sequence[Array]
     ) -> tuple[Any, list[Array]]:
-        """The answer to a request, and the arrays with it. Raises RefusedError, CrashedError."""
+        """Return the answer to a request, and the arrays with it. Raises RefusedError, CrashedError."""
         assert self.seconds is not None
         request |= {
             "seconds": self.seconds,
@@ -149,7 +149,8 @@ class GuardedProcess:
 
 
 def _start() -> ServerProcess | None:
-    """A new process, ready for requests; None where none can be started. Raises CrashedError if it starts too late."""
+    """Return a new process, ready for requests; None where none can be started. Raises CrashedError if it starts too
+    late."""
     if not can_run(SERVER):
         return None
     # The modules are found where this process finds them. LiteRT's arithmetic is not numpy's, whose threads would
@@ -169,7 +170,7 @@ def _start() -> ServerProcess | None:
 
 
 def _array(server: ServerProcess, dtype: str, shape: Sequence[int]) -> Array:
-    """An array that follows a reply. Raises CrashedError if the process ends before."""
+    """Return an array that follows a reply. Raises CrashedError if the process ends before."""
     content = server.replies.read(np.dtype(dtype).itemsize * prod(shape))
     try:
         return np.frombuffer(content, dtype).reshape(shape)

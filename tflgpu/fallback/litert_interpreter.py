@@ -158,7 +158,8 @@ class LitertInterpreter:
 
 
 def result_shapes(model: bytes) -> list[list[int] | None]:
-    """The shapes of a model's outputs, None for each that only a run can tell. Raises RuntimeError or ValueError.
+    """Return the shapes of a model's outputs, None for each that only a run can tell. Raises RuntimeError or
+    ValueError.
 
     The model declares an element or more for each output, so that an output without elements is what LiteRT computed.
     """
@@ -219,7 +220,7 @@ def judged_runs(
 
 
 def _extremes(interpreter: Any, limit: float) -> dict[str, float]:
-    """The extreme of each tensor of floats that exceeds a limit, by name."""
+    """Return the extreme of each tensor of floats that exceeds a limit, by name."""
     found: dict[str, float] = {}
     for detail in interpreter.get_tensor_details():
         if detail["dtype"] is not np.float32 or not detail["name"]:  # without a name: memory of LiteRT's own
@@ -232,7 +233,7 @@ def _extremes(interpreter: Any, limit: float) -> dict[str, float]:
 
 
 def _prepared(model: bytes, inputs: Mapping[int, Array], plain: bool) -> Any:
-    """The interpreter before a run. plain: without a delegate, and with every result kept."""
+    """Return the interpreter before a run. plain: without a delegate, and with every result kept."""
     interpreter = _interpreter(model, PLAIN if plain else KERNELS[0], experimental_preserve_all_tensors=plain)
     for index, array in inputs.items():
         interpreter.resize_tensor_input(index, array.shape)
@@ -248,7 +249,7 @@ def _set(interpreter: Any, inputs: Mapping[int, Array]) -> None:
 
 
 def _ends(array: Array) -> tuple[np.float32, np.float32]:
-    """The least and the greatest number; infinities count, NaN does not."""
+    """Return the least and the greatest number; infinities count, NaN does not."""
     if not array.size:
         return np.float32(0), np.float32(0)
     return np.fmin.reduce(array, axis=None), np.fmax.reduce(array, axis=None)

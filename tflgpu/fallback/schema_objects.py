@@ -22,7 +22,7 @@ OFFSET, SIZE = 6, 8
 
 
 def unpacked(data: Bytes) -> Any:
-    """The file's ``ModelT``, in which every buffer and every operator has its bytes, wherever the file has them.
+    """Return the file's ``ModelT``, in which every buffer and every operator has its bytes, wherever the file has them.
 
     Constants are views of ``data``. Raises ModelError for what LiteRT's schema does not know, and for bytes that are
     not in the file.
@@ -45,7 +45,7 @@ def unpacked(data: Bytes) -> Any:
 
 
 def packed(model: Any) -> bytes:
-    """The file of a ``ModelT``. The bytes of its buffers lie after the flatbuffer, which could not hold 2 GB.
+    """Return the file of a ``ModelT``. The bytes of its buffers lie after the flatbuffer, which could not hold 2 GB.
 
     So they are copied once only.
     """
@@ -75,7 +75,7 @@ def packed(model: Any) -> bytes:
 
 
 def _as_array(data: Any) -> NDArray[np.uint8]:
-    """The bytes of a buffer, which callers may have given as a list of numbers."""
+    """Return the bytes of a buffer, which callers may have given as a list of numbers."""
     return np.ascontiguousarray(() if data is None else data, np.uint8).reshape(-1)
 
 

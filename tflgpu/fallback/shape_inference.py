@@ -20,7 +20,7 @@ from tflgpu.model.model import Operator, Subgraph
 
 
 def litert_shapes(data: Bytes, process: GuardedProcess) -> InferShapes | None:
-    """What lets LiteRT infer shapes for the file ``data``; None where LiteRT is not installed."""
+    """Return what lets LiteRT infer shapes for the file ``data``; None where LiteRT is not installed."""
     return _ShapeInference(data, process).infer if is_installed() else None
 
 
@@ -38,7 +38,7 @@ class _ShapeInference:
     def infer(
         self, number: int, subgraph: Subgraph, operator: Operator, inputs: Sequence[Tensor | None]
     ) -> list[Shape | None]:
-        """The shapes of an operator's outputs.
+        """Return the shapes of an operator's outputs.
 
         Args:
             number: Of the operator's subgraph.
@@ -60,7 +60,8 @@ class _ShapeInference:
         return [None if shape is None else tuple(shape) for shape in answer]
 
     def _model(self, number: int, subgraph: Subgraph, operator: Operator, inputs: Sequence[Tensor | None]) -> bytes:
-        """A file of one operator, whose inputs have the shapes, and where they are known the values, of ``inputs``."""
+        """Return a file of one operator, whose inputs have the shapes, and where they are known the values, of
+        ``inputs``."""
         if self._file is None:
             self._file = unpacked(self._data)
         given = [t for t in dict.fromkeys(operator.inputs) if t >= 0]

@@ -41,13 +41,13 @@ class Submodel:
 
     @classmethod
     def of(cls, partition: CpuPartition, artifact: Artifact) -> Submodel:
-        """The operators of one of an artifact's partitions."""
+        """Return the operators of one of an artifact's partitions."""
         codes = {o.index: o.code for o in artifact.report.operators}
         return cls(partition.model, tuple((i, codes[i]) for i in partition.operators), partition.is_open)
 
 
 def extract_submodel(data: bytes, frontend: Frontend, partition: Partition) -> bytes:
-    """The operators of a partition, and the subgraphs that these call, as a model file.
+    """Return the operators of a partition, and the subgraphs that these call, as a model file.
 
     Args:
         data: The whole model's file.
@@ -125,7 +125,7 @@ class Extract:
         self.model.subgraphs = [main, *(self._called(file.subgraphs[number]) for number in called)]
 
     def _value(self, value: FileTensor) -> Any:
-        """A tensor that the file does not have: the value of a variable."""
+        """Return a tensor that the file does not have: the value of a variable."""
         tensor = self._schema.TensorT()
         tensor.name, tensor.type = value.name, getattr(self._schema.TensorType, value.dtype.upper())
         tensor.shape, tensor.buffer = list(value.shape), 0
@@ -139,14 +139,14 @@ class Extract:
         return tensor
 
     def _assignment(self, use: VariableUse) -> Iterator[Any]:
-        """What gives a variable its value before an operator."""
+        """Yield what gives a variable its value before an operator."""
         if use.before is not None:
             handle = self._new_handle()
             yield self._handle(use.key, handle)
             yield self._variable_operator("ASSIGN_VARIABLE", [handle, self.tensors[use.before]], [])
 
     def _reading(self, use: VariableUse) -> Iterator[Any]:
-        """What gives the value of a variable after an operator."""
+        """Yield what gives the value of a variable after an operator."""
         if use.after is not None:
             handle = self._new_handle()
             yield self._handle(use.key, handle)
@@ -159,7 +159,7 @@ class Extract:
         return len(self._main.tensors) - 1
 
     def _handle(self, key: str, tensor: int) -> Any:
-        """The VAR_HANDLE of a variable. tensor: of the model."""
+        """Return the VAR_HANDLE of a variable. tensor: of the model."""
         operator = self._variable_operator("VAR_HANDLE", [], [tensor])
         operator.builtinOptionsType = self._schema.BuiltinOptions.VarHandleOptions
         options = operator.builtinOptions = self._schema.VarHandleOptionsT()
@@ -179,7 +179,7 @@ class Extract:
         return operator
 
     def tensor(self, index: int) -> Any:
-        """The ``TensorT`` of a tensor of the file's subgraph."""
+        """Return the ``TensorT`` of a tensor of the file's subgraph."""
         return self.model.subgraphs[0].tensors[self.tensors[index]]
 
     def has_data(self, tensor: Any) -> bool:
@@ -193,7 +193,7 @@ class Extract:
         self.model.buffers.append(self._new_buffer(data=data))
 
     def _called(self, subgraph: Any) -> Any:
-        """A subgraph that an operator calls: whole, so that its tensors keep their numbers."""
+        """Return a subgraph that an operator calls: whole, so that its tensors keep their numbers."""
         subgraph, same = copy(subgraph), _Same()
         subgraph.tensors = [self._tensor(tensor, same) for tensor in subgraph.tensors or ()]
         subgraph.operators = [self._operator(operator, same) for operator in subgraph.operators or ()]
@@ -230,7 +230,7 @@ class Extract:
 
 
 def _renamed(operator: Any, aliases: Mapping[int, int]) -> Any:
-    """An operator that reads the values of variables where READ_VARIABLE gave them."""
+    """Return an operator that reads the values of variables where READ_VARIABLE gave them."""
     operator = copy(operator)
     operator.inputs = [aliases.get(int(t), int(t)) for t in (() if operator.inputs is None else operator.inputs)]
     return operator
@@ -244,7 +244,7 @@ class _Same(dict[int, int]):
 
 
 def _numbers(subgraph: Any, operators: Iterable[Any], others: Iterable[int]) -> dict[int, int]:
-    """New numbers of all tensors that operators refer to, and of ``others``, in the order of the file.
+    """Return new numbers of all tensors that operators refer to, and of ``others``, in the order of the file.
 
     So tensor 0 stays tensor 0, if it is among them: quantization parameters without zero points name it.
     """
@@ -256,19 +256,19 @@ def _numbers(subgraph: Any, operators: Iterable[Any], others: Iterable[int]) -> 
 
 
 def tensors_of(operator: Any) -> Iterator[int]:
-    """The tensors of its own subgraph that an ``OperatorT`` names, ABSENT among them."""
+    """Yield the tensors of its own subgraph that an ``OperatorT`` names, ABSENT among them."""
     for indices in (operator.inputs, operator.outputs, operator.intermediates):
         yield from map(int, () if indices is None else indices)
 
 
 def _named_by_quantization(tensor: Any) -> dict[str, int]:
-    """The tensors that hold scales and zero points of another one, by field of its quantization's details."""
+    """Return the tensors that hold scales and zero points of another one, by field of its quantization's details."""
     details = getattr(tensor.quantization, "details", None)
     return {field: int(index) for field, index in _fields(details).items() if field in ("scales", "zeroPoints")}
 
 
 def _reached(file: Any, operators: Iterable[Any]) -> dict[int, None]:
-    """The subgraphs that operators call, and those that these call."""
+    """Return the subgraphs that operators call, and those that these call."""
     found: dict[int, None] = {}
     pending = list(operators)
     while pending:
@@ -287,7 +287,7 @@ def _calls(operator: Any) -> Iterator[int]:
 
 
 def _subgraph_fields(options: Any) -> dict[str, Any]:
-    """The fields of an operator's options that name a subgraph, or several."""
+    """Return the fields of an operator's options that name a subgraph, or several."""
     named = _fields(options).items()
     return {n: value for n, value in named if value is not None and (SUBGRAPH in n.lower() or n == COMPUTATIONS)}
 

@@ -15,7 +15,8 @@ CROSSING = "its complex numbers come from the CPU or go there"
 def keep_on_one_side(
     entries: Sequence[Entry], operators: Sequence[Operator], tensors: Sequence[FileTensor], outputs: Collection[int]
 ) -> tuple[Entry, ...]:
-    """The entries with a reason for each operator that the device could run, were it not for its complex numbers.
+    """Return the entries with a reason for each operator that the device could run, were it not for its complex
+    numbers.
 
     operators: those of the entries. outputs: tensors that leave the device.
     """

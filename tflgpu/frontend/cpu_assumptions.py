@@ -1,4 +1,4 @@
-"""What LiteRT's kernels take for granted of shapes and values that only lowering knows."""
+"""Conditions of LiteRT's kernels on shapes and values that only lowering knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to be run of a model: a signature or its main subgraph, perhaps only a part of it."""
+"""The part of a model that is to be run: a signature or its main subgraph, perhaps only a part of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """What is to be run of a model: a subgraph, its operators, and the tensors in and out under callers' names.
+    """The part of a model that is to be run: a subgraph, its operators, and its tensors in and out under callers'
+    names.
 
     signature: its key; None for a part of a model, and for the main subgraph of a file without signatures.
     bound: outputs, each with the input that has its value in the next run, which are in none of the others.
@@ -37,7 +38,7 @@ class EntryPoint:
     variables: tuple[VariableUse, ...] = ()
 
     def partition(self, graph: Subgraph, partition: Partition) -> EntryPoint:
-        """A part of it, its tensors under the names of the file."""
+        """Return a part of it, its tensors under the names of the file."""
         inputs, outputs = (
             tuple((f"{t}", graph.tensors[t]) for t in side) for side in (partition.inputs, partition.outputs)
         )
@@ -68,7 +69,8 @@ def entry_point(model: Model, signature: str | None = None, outputs: Sequence[st
 
 
 def with_bound(entry: EntryPoint, pairs: Mapping[str, str]) -> EntryPoint:
-    """The entry point without outputs that are bound to inputs, and these. Raises ValueError for unknown names."""
+    """Return the entry point without outputs that are bound to inputs, and these. Raises ValueError for unknown
+    names."""
     inputs, outputs = dict(entry.inputs), dict(entry.outputs)
     for names, known, side in ((pairs, outputs, "output"), (pairs.values(), inputs, "input")):
         if missing := [name for name in names if name not in known]:
@@ -79,7 +81,7 @@ def with_bound(entry: EntryPoint, pairs: Mapping[str, str]) -> EntryPoint:
 
 
 def signatures_of(model: Model) -> Iterator[EntryPoint]:
-    """The entry points of all signatures of ``model`` that can be run."""
+    """Yield the entry points of all signatures of ``model`` that can be run."""
     for signature in model.signatures:
         with suppress(ValueError):  # its inputs are those of no subgraph
             yield entry_point(model, signature.key)

@@ -17,7 +17,7 @@ EVALUATORS: dict[str, Callable[..., Array]] = {
 
 
 def evaluated(operator: Operator, site: Site) -> Array | None:
-    """The result of an operator whose inputs are all constants, if there is an evaluator for it."""
+    """Return the result of an operator whose inputs are all constants, if there is an evaluator for it."""
     values = [site.constant(i) for i in range(len(site.inputs))]
     evaluator = EVALUATORS.get(operator.code)
     if evaluator is None or len(operator.outputs) != 1 or not values or any(v is None for v in values):

@@ -58,7 +58,7 @@ class Frontend:
         return self.model.subgraphs[self.entry.subgraph]
 
     def interface(self) -> tuple[Interface, Interface]:
-        """The model's inputs and outputs, with the shapes that they were compiled for."""
+        """Return the model's inputs and outputs, with the shapes that they were compiled for."""
         graph, entry = self.lowered.graph, self.entry
         sides = ((entry.inputs, [graph[t].shape for t in graph.inputs]), (entry.outputs, self.lowered.output_shapes))
         inputs, outputs = (
@@ -70,7 +70,7 @@ class Frontend:
         return inputs, outputs
 
     def signatures(self) -> tuple[SignatureInfo, ...]:
-        """The file's signatures, each with the shapes that the file declares."""
+        """Return the file's signatures, each with the shapes that the file declares."""
 
         entries = [self.entry if e.signature == self.entry.signature else e for e in signatures_of(self.model)]
         if self.entry.signature is None:
@@ -83,7 +83,7 @@ class Frontend:
         return tuple(found)
 
     def partitions(self) -> tuple[Partition, ...]:
-        """The pieces to run. Raises ModelError or UnsupportedError if one cannot run anywhere."""
+        """Return the pieces to run. Raises ModelError or UnsupportedError if one cannot run anywhere."""
         if foreign := tuple(self._foreign()):
             raise UnsupportedError((*self.lowered.obstacles, *foreign))
         if self.lowered.unknown:
@@ -113,14 +113,14 @@ class Frontend:
                 yield f"Options.interface.bound binds output {output!r} to input {name!r}: {why}"
 
     def bound_interface(self) -> tuple[tuple[str, TensorInfo], ...]:
-        """The inputs that have the value of an output in the next run, after the names of these outputs."""
+        """Return the inputs that have the value of an output in the next run, after the names of these outputs."""
         shaped = ((o, i, self.lowered.bound[i[1].index].shape) for (o, _), i in self.entry.bound)
         return tuple((o, _described(*i, shape, {})[1]) for o, i, shape in shaped)
 
     def variables_between(
         self, partitions: Sequence[Partition]
     ) -> tuple[tuple[PassedVariable, ...], tuple[InitialValues, ...]]:
-        """The variables whose values partitions take and give, and what CALL_ONCEs give any variables."""
+        """Return the variables whose values partitions take and give, and what CALL_ONCEs give any variables."""
         held = {use.key for partition in partitions for use in partition.held}
         passed = (u for u in self.entry.variables if u.key not in held)
         first = (
@@ -131,11 +131,11 @@ class Frontend:
         return tuple(found), tuple(first)
 
     def _constant(self, tensor: TensorIndex | None) -> Array | None:
-        """The elements of a constant of the file."""
+        """Return the elements of a constant of the file."""
         return None if tensor is None else self.subgraph.tensors[tensor].data
 
     def first_values(self) -> dict[TensorIndex, Array]:
-        """The values of variables before the first run, by tensor, in the elements of the file."""
+        """Return the values of variables before the first run, by tensor, in the elements of the file."""
         found: dict[TensorIndex, Array] = {}
         given = {use.key: value for once in self.subgraph.first_values for use, value in once.values}
         for use in self.entry.variables:
@@ -144,7 +144,8 @@ class Frontend:
         return found
 
     def _foreign(self) -> Iterator[str]:
-        """Inputs and outputs that callers cannot give or take as arrays. LiteRT's strings can be taken, not given."""
+        """Yield inputs and outputs that callers cannot give or take as arrays. LiteRT's strings can be taken, not
+        given."""
         sides = (("input", self.entry.inputs, NUMPY_TYPES), ("output", self.entry.outputs, {*NUMPY_TYPES, "string"}))
         for side, tensors, known in sides:
             for name, tensor in tensors:
@@ -165,16 +166,16 @@ class Frontend:
         return holding_variables(pieces, variables, [*inputs, *outputs], lowered.calls)
 
     def sizes(self, partition: Partition) -> dict[TensorIndex, Shape]:
-        """The shapes of a piece's inputs, those left out that only a run can tell."""
+        """Return the shapes of a piece's inputs, those left out that only a run can tell."""
         lowered = self.lowered
         return {t: lowered.bound[t].shape for t in partition.inputs if t in lowered.bound and t not in lowered.open}
 
     def call(self, partition: Partition) -> Call | None:
-        """The loop or branch that a piece is; None for other pieces."""
+        """Return the loop or branch that a piece is; None for other pieces."""
         return next((self.lowered.calls.get(i) for i in partition.operators if partition.on_device), None)
 
     def pieces(self, partition: Partition) -> tuple[LoweredPiece, ...]:
-        """The graphs that the device runs of a piece: one of most, several of a loop or branch."""
+        """Return the graphs that the device runs of a piece: one of most, several of a loop or branch."""
         call = self.call(partition)
         if call is not None:
             return call.pieces
@@ -185,7 +186,7 @@ class Frontend:
         return (LoweredPiece(lowered.graph, partition.inputs, partition.outputs, types, lowered.checks, lowered.trims),)
 
     def lower_partition(self, partition: Partition) -> Lowered:
-        """A piece for the device as a graph of its own. Raises UnsupportedError if it cannot stand alone."""
+        """Return a piece for the device as a graph of its own. Raises UnsupportedError if it cannot stand alone."""
         if self.lowered.is_whole:
             return self.lowered
         entry = self.entry.partition(self.subgraph, partition)
@@ -196,7 +197,7 @@ class Frontend:
 
 
 def variable_info(use: VariableUse) -> TensorInfo:
-    """What a variable holds."""
+    """Return what a variable holds."""
     return _described(use.form.name, use.form, use.form.shape, {})[1]
 
 
@@ -248,7 +249,7 @@ def lower_model(
 
 
 def _grids(entry: EntryPoint, wanted: Mapping[str, tuple[float, float]]) -> dict[TensorIndex, Grid]:
-    """What the bytes of inputs stand for, from their means and standard deviations by name.
+    """Return what the bytes of inputs stand for, from their means and standard deviations by name.
 
     Raises ValueError for an input that is not there, or holds no floats.
     """
@@ -274,7 +275,7 @@ def _described(
 def _sent_to_cpu(
     entries: tuple[Entry, ...], wanted: Sequence[str | int | range], subgraph: Subgraph
 ) -> tuple[Entry, ...]:
-    """The entries with a reason more for each operator that the caller wants on the CPU.
+    """Return the entries with a reason more for each operator that the caller wants on the CPU.
 
     Raises ValueError for an operator that the model does not have, or that LiteRT computes wrongly.
     """

@@ -42,11 +42,11 @@ class GraphBuilder:
         self.checks: list[Check] = outer.checks if outer else []
 
     def source_of(self, operator: Operator) -> int:
-        """The operator of the entry point that ``operator`` is a part of."""
+        """Return the operator of the entry point that ``operator`` is a part of."""
         return operator.index if self.caller is None else self.caller
 
     def tensor(self, tensor: FileTensor) -> Tensor:
-        """A new tensor of the graph in the float view: quantized constants as the numbers they stand for."""
+        """Return a new tensor of the graph in the float view: quantized constants as the numbers they stand for."""
         data: Array | Deferred | None = tensor.data
         scale = None
         if tensor.data is not None and is_quantized(tensor):
@@ -65,7 +65,8 @@ class GraphBuilder:
         self.variables.assign(index, tensor)
 
     def read(self, index: int) -> Tensor | None:
-        """An input of an operator; None if it is absent. Variable tensors and empty constants come into being here."""
+        """Return an input of an operator; None if it is absent. Variable tensors and empty constants come into being
+        here."""
         if index >= 0 and index not in self.bound:
             tensor = self.subgraph.tensors[index]
             if tensor.is_variable:

@@ -39,7 +39,7 @@ def requested_shapes(entry: EntryPoint, options: Options) -> Mapping[int, Shape]
 
 
 def check_batch(lowered: Lowered, batch: int) -> None:
-    """Raises ValueError if the model does not carry the batch of its inputs through to every output.
+    """Raise ValueError if the model does not carry the batch of its inputs through to every output.
 
     Some files have a batch of 1 written into the constants of an operator; what such a model computes of a larger one
     is not a batch of results.

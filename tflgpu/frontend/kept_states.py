@@ -14,7 +14,8 @@ from tflgpu.ops.movement.gather import Gather
 
 
 def states_of(graph: GraphBuilder) -> Iterator[State]:
-    """What has another value after a run, and what callers hold; a variable that nothing assigns becomes a constant.
+    """Yield what has another value after a run, and what callers hold; a variable that nothing assigns becomes a
+    constant.
 
     Raises ModelError for a variable that would change its shape.
     """

@@ -61,7 +61,7 @@ UNCLAMPED = "{name!r} is not clamped to {low:.6g}..{high:.6g}, which its integer
 
 @dataclass(frozen=True)
 class Choices:
-    """What the caller and the device say of how a model is lowered.
+    """Choices of the caller and of the device for the lowering of a model.
 
     fake_quantize: round every quantized activation to the values its type can hold, as integer kernels would; else it
         is clamped to their range.
@@ -129,7 +129,7 @@ def lower(
 
 
 def with_values(model: Model) -> Model:
-    """The model with values in place of resource variables."""
+    """Return the model with values in place of resource variables."""
 
     def evaluate(number: int) -> tuple[dict[int, Array], tuple[str, ...]]:
         subgraph = model.subgraphs[number]
@@ -207,7 +207,7 @@ class _Lowering:
         return Lowered(remove_dead(graph), entries, *sides, bound, frozenset(self.open), faults, self.calls, trims)
 
     def _trims(self) -> tuple[tuple[Trim, ...], tuple[TensorId, ...]]:
-        """What a run cuts off of the outputs, and copies of the sizes that say how much."""
+        """Return what a run cuts off of the outputs, and copies of the sizes that say how much."""
         trims: list[Trim] = []
         copies: dict[Number, TensorId] = {}
         for output, (_, file_tensor) in enumerate(self.entry.outputs if self.sizes else ()):
@@ -302,7 +302,8 @@ class _Lowering:
         return Entry(*known_as, inputs, outputs, tuple(reasons), notes, operator.is_custom, cpu_reasons)
 
     def _shapes_on_cpu(self, operator: Operator) -> Sequence[Shape | None]:
-        """The shapes of its results; None for each that a run decides. UnsupportedError if LiteRT cannot either."""
+        """Return the shapes of its results; None for each that a run decides. UnsupportedError if LiteRT cannot
+        either."""
         known = [None if t in self.open else self.graph.read(t) for t in operator.inputs]
         if obstacles := [*cpu_obstacles(operator, known, self.subgraph, self.model.subgraphs)]:
             raise UnsupportedError(obstacles)
@@ -384,7 +385,7 @@ class _Lowering:
             self.believes_shapes = False
 
     def _separate(self, subgraph: Subgraph, outer: GraphBuilder | None = None) -> Callee:
-        """What lowers a subgraph into a graph of its own, or into that of ``outer``."""
+        """Return what lowers a subgraph into a graph of its own, or into that of ``outer``."""
         nested = self._nested(subgraph, outer)
         nested._bind_constants()
 
@@ -396,7 +397,7 @@ class _Lowering:
         return Callee(subgraph, nested.graph, lower, self.budget)
 
     def _nested(self, subgraph: Subgraph, outer: GraphBuilder | None = None) -> _Lowering:
-        """Of another subgraph; into the same graph if ``outer`` is its builder."""
+        """Lower another subgraph; into the same graph if ``outer`` is its builder."""
         model = replace(self.model, subgraphs=(*self.model.subgraphs, subgraph))
         entry = EntryPoint(len(self.model.subgraphs), subgraph.operators, (), ())
         choices = replace(self.choices, shapes={}, grids={})
@@ -405,7 +406,8 @@ class _Lowering:
     def _lower_parts(
         self, operator: Operator, number: int, values: Mapping[int, Tensor], outputs: Sequence[int]
     ) -> tuple[tuple[BodyPart, ...], list[tuple[Shape, str]]] | str:
-        """A subgraph as parts for the device, and the shapes and types of its outputs; or why it cannot be that."""
+        """Return a subgraph as parts for the device, and the shapes and types of its outputs; or why it cannot be
+        that."""
         subgraph = self.model.subgraphs[number]
         if obstacle := next((o.obstacle for o in subgraph.operators if o.obstacle), ""):
             return obstacle
@@ -446,7 +448,7 @@ class _Lowering:
         return tuple(parts), [(whole.bound[t].shape, whole.bound[t].dtype) for t in outputs]
 
     def _callee(self, index: int) -> Callee:
-        """What lowers a subgraph into this graph. Its constants stay the same, however often it is called."""
+        """Return what lowers a subgraph into this graph. Its constants stay the same, however often it is called."""
         if index not in self.called:
             self.called[index] = self._separate(self.model.subgraphs[index], self.graph)
         return self.called[index]
@@ -468,7 +470,7 @@ class _Lowering:
         )
 
     def _operand(self, operator: Operator, place: int) -> Tensor | None:
-        """An input of an operator; a bias whose written scale means nothing is one of its own."""
+        """Return an input of an operator; a bias whose written scale means nothing is one of its own."""
         bias = self.biases.get(operator.index)
         if bias is None or place != bias_position(operator):
             return self.graph.read(operator.inputs[place])
@@ -477,12 +479,12 @@ class _Lowering:
         return tensor
 
     def _declared(self, index: int) -> Shape | None:
-        """The shape that the file declares of a tensor; None if it leaves it open, or is not to be believed."""
+        """Return the shape that the file declares of a tensor; None if it leaves it open, or is not to be believed."""
         tensor = self.subgraph.tensors[index]
         return tensor.shape if self.believes_shapes and -1 not in tensor.signature and tensor.shape else None
 
     def _grid(self, index: int) -> Grid | None:
-        """What rounds a tensor of an operator, if anything does."""
+        """Return what rounds a tensor of an operator, if anything does."""
         tensor = self.subgraph.tensors[index] if index >= 0 else None
         return grid_of(tensor) if self.rounds and tensor is not None and has_grid(tensor) else None
 
@@ -538,7 +540,8 @@ class _Lowering:
         self.graph.bind(target.index, value)
 
     def _held(self, operator: Operator, result: Tensor, target: FileTensor) -> Tensor:
-        """``result`` under the file's name: if it is quantized there, rounded to its grid or clamped to its range."""
+        """Return ``result`` under the file's name: if it is quantized there, rounded to its grid or clamped to its
+        range."""
         op = hold_op(operator, [self.subgraph.tensors[i] for i in operator.inputs if i >= 0], target, self.rounds)
         if op is not None and op.function == "clamp" and self._quantizes_an_input(operator):
             low, high = op.parameters

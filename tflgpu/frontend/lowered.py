@@ -1,4 +1,4 @@
-"""What lowering gives: the graph, and what became of each operator."""
+"""Results of lowering: the graph, and what became of each operator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KNOWN_CUSTOM = frozenset(LEAST_CUSTOM)
 
 @dataclass(frozen=True)
 class Entry:
-    """What the lowering decided about one operator of the model.
+    """Decision of the lowering about one operator of the model.
 
     reasons: why it cannot run on the device. cpu_reasons: why LiteRT cannot run it either. notes: how its result may
     differ from that of the file's integers.
@@ -86,7 +86,7 @@ class Lowered:
 
     @property
     def output_shapes(self) -> list[Shape]:
-        """Of the file's outputs; the file's for an output whose shape only a run can tell."""
+        """Shapes of the file's outputs; the file's for an output whose shape only a run can tell."""
         trimmed = {trim.output for trim in self.trims}
         return [
             tensor.shape if number in trimmed else self.graph[self.graph.outputs[number]].shape

@@ -81,7 +81,7 @@ def holding_variables(
     outputs: Collection[int],
     calls: Collection[int],
 ) -> tuple[Partition, ...]:
-    """The pieces, those for the device with the variables that no other piece needs.
+    """Return the pieces, those for the device with the variables that no other piece needs.
 
     outputs: the tensors of the caller. The values of all other variables are inputs and outputs of pieces.
     """
@@ -103,7 +103,7 @@ def holding_variables(
 def _with_constant_outputs(
     partitions: Sequence[Partition], outputs: Collection[int], calls: Collection[int]
 ) -> tuple[Partition, ...]:
-    """The last piece that is no call of a subgraph also gives the outputs that no operator computes."""
+    """Return the last piece that is no call of a subgraph also gives the outputs that no operator computes."""
     missing = sorted({*outputs}.difference(*(p.outputs for p in partitions)))
     if not missing:
         return tuple(partitions)
@@ -116,7 +116,7 @@ def _with_constant_outputs(
 
 
 def operators_on_cpu(partitions: Sequence[Partition]) -> frozenset[int]:
-    """The operators that run on the CPU alone; constants may be computed on both sides."""
+    """Return the operators that run on the CPU alone; constants may be computed on both sides."""
     device, cpu = ({i for p in partitions if p.on_device == side for i in p.operators} for side in (True, False))
     return frozenset(cpu - device)
 
@@ -132,7 +132,7 @@ def crossing_bytes(partitions: Sequence[Partition], subgraph: Subgraph) -> int:
 
 
 def _units(subgraph: Subgraph) -> list[list[Operator]]:
-    """The operators in file order, in groups that no cut may divide; most stand alone.
+    """Return the operators in file order, in groups that no cut may divide; most stand alone.
 
     A group is what is bound together, and what lies between: the operators that need a result of it and of which it
     needs one.

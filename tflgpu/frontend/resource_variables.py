@@ -44,24 +44,24 @@ Handles = dict[int, str]  # tensor of a subgraph -> key of the variable that it 
 
 
 def key_of(operator: Operator) -> str:
-    """The key of a VAR_HANDLE's variable: its container and its name."""
+    """Return the key of a VAR_HANDLE's variable: its container and its name."""
     container, name = (operator.options.get(part) or b"" for part in ("container", "shared_name"))
     return f"{container.decode('latin-1')}\0{name.decode('latin-1')}"
 
 
 def container_and_name(key: str) -> tuple[str, str]:
-    """What :func:`key_of` was given, printable."""
+    """Return what :func:`key_of` was given, printable."""
     container, name = (decoded(part.encode("latin-1")) for part in key.split("\0", 1))
     return container, name
 
 
 def name_of(key: str) -> str:
-    """A variable's name for messages."""
+    """Return a variable's name for messages."""
     return container_and_name(key)[1]
 
 
 def variables_as_values(model: Model, evaluate: Evaluate) -> Model:
-    """The model without handles of variables, but for those that cannot become values.
+    """Return the model without handles of variables, but for those that cannot become values.
 
     Args:
         model: The file.
@@ -77,7 +77,7 @@ def variables_as_values(model: Model, evaluate: Evaluate) -> Model:
 
 @dataclass
 class _Variable:
-    """What all of the file says of a variable.
+    """Facts about a variable from all of the file.
 
     forms: tensors that are read from it, assigned to it, or are first values of it. entries: the subgraphs of
     signatures that use it. assigned: those that assign it, first values aside. fault: why it cannot become values.
@@ -90,7 +90,7 @@ class _Variable:
     fault: str = ""
 
     def form(self) -> FileTensor:
-        """A tensor of its form."""
+        """Return a tensor of its form."""
         known = [t for t in (*self.read, *self.written) if -1 not in t.signature]
         return (known or [*self.read, *self.written])[0]
 
@@ -158,7 +158,7 @@ class _Rewriting:
                 self._variables[key].fault = "a CALL_ONCE initializes it after an operator used it"
 
     def _first_values(self, number: int) -> dict[str, Array | None]:
-        """What a CALL_ONCE's subgraph assigns; None for a value that is no constant."""
+        """Return what a CALL_ONCE's subgraph assigns; None for a value that is no constant."""
         if number in self._first:
             return self._first[number]
         subgraph = self._model.subgraphs[number]
@@ -180,7 +180,7 @@ class _Rewriting:
         return found
 
     def _known_value(self, number: int, tensor: FileTensor) -> tuple[Array | None, str]:
-        """What is assigned in a CALL_ONCE's subgraph; or None, and why it is not known."""
+        """Return what is assigned in a CALL_ONCE's subgraph; or None, and why it is not known."""
         if tensor.data is not None and tensor.data.shape == tensor.shape:
             return tensor.data, ""
         if number not in self._computed:
@@ -192,7 +192,7 @@ class _Rewriting:
         return None, ": ".join(("its first value is no constant", *obstacles[:1]))
 
     def _reached(self, number: int) -> set[int]:
-        """The subgraphs that a subgraph calls, those that these call, and itself."""
+        """Return the subgraphs that a subgraph calls, those that these call, and itself."""
         found, pending = {number}, [number]
         while pending:
             called = {n for o in self._model.subgraphs[pending.pop()].operators for n in called_by(o)} - found
@@ -208,7 +208,7 @@ class _Rewriting:
         return self._variables.setdefault(key, _Variable())
 
     def _uses(self, number: int, handles: Handles) -> _Uses:
-        """What a subgraph uses. handles: its inputs that are handles."""
+        """Return what a subgraph uses. handles: its inputs that are handles."""
         place = number, tuple(sorted(handles.items()))
         if place not in self._known:
             self._known[place] = self._uses_of(self._model.subgraphs[number], handles)
@@ -243,7 +243,7 @@ class _Rewriting:
             self._variable(key).fault = f"tensor {tensor.name!r}, which keeps its value itself, takes part in it"
 
     def _uses_of_call(self, operator: Operator, handles: Handles) -> _Uses:
-        """What the subgraphs use that an operator calls."""
+        """Return what the subgraphs use that an operator calls."""
         uses = _Uses()
         for number, called in self._called(operator, handles):
             found = self._uses(number, called)
@@ -258,7 +258,7 @@ class _Rewriting:
         return uses
 
     def _called(self, operator: Operator, handles: Handles) -> Iterator[tuple[int, Handles]]:
-        """The subgraphs that an operator calls, and which of their inputs are handles."""
+        """Yield the subgraphs that an operator calls, and which of their inputs are handles."""
         given = operator.inputs[1:] if operator.code == "IF" else operator.inputs
         for number in called_by(operator):
             pairs = zip(self._model.subgraphs[number].inputs, given, strict=False)
@@ -289,7 +289,7 @@ class _Rewriting:
         return VariableUse(key, self._form(key), before, None if after == before else after, is_shared)
 
     def _constants(self, entry: int) -> dict[str, Array]:
-        """The variables that nothing changes after an entry point's CALL_ONCEs."""
+        """Return the variables that nothing changes after an entry point's CALL_ONCEs."""
         found: dict[str, Array] = {}
         for number in self._once[entry].values():
             known = self._first[number].items()
@@ -312,7 +312,7 @@ class _Rewriting:
         return replace(self._variables[key].form(), name=name_of(key), data=None, is_variable=False, sparse=None)
 
     def _operator(self, operator: Operator, scope: _Scope, once: Mapping[int, int]) -> Operator:
-        """An operator on values. once: subgraphs of CALL_ONCEs, by operator."""
+        """Return an operator on values. once: subgraphs of CALL_ONCEs, by operator."""
         if operator.code == "CALL_ONCE":
             return self._call_once(operator, once)
         if not _is_well_formed(operator):
@@ -340,7 +340,7 @@ class _Rewriting:
         return replace(operator, inputs=scope.renamed(operator.inputs))
 
     def _value(self, key: str, scope: _Scope) -> int:
-        """The tensor with a variable's value now."""
+        """Return the tensor with a variable's value now."""
         if key not in scope.now:
             scope.before[key] = scope.now[key] = scope.add(self._form(key))
         return scope.now[key]
@@ -371,7 +371,7 @@ class _Rewriting:
         return replace(operator, obstacle=fault) if fault else _idle(operator)
 
     def _call(self, operator: Operator, scope: _Scope) -> Operator:
-        """An operator that calls subgraphs: it takes and gives values in place of handles."""
+        """Return an operator that calls subgraphs: it takes and gives values in place of handles."""
         uses = self._uses_of_call(operator, scope.handles)
         faulty = [key for key in uses.used if self._variables[key].fault]
         handles = {t: k for t, k in scope.handles.items() if not self._variables[k].fault}
@@ -414,7 +414,7 @@ class _Rewriting:
     def _callee(
         self, number: int, handles: Handles, used: tuple[str, ...], changed: tuple[str, ...], dropped: tuple[int, ...]
     ) -> int:
-        """The number of a subgraph that takes the values of ``used`` and gives those of ``changed``.
+        """Return the number of a subgraph that takes the values of ``used`` and gives those of ``changed``.
 
         handles: its inputs that it takes no more. dropped: the places of outputs that it gives no more.
         """
@@ -450,12 +450,12 @@ class _Scope:
         self.now: dict[str, int] = {}
 
     def add(self, tensor: FileTensor) -> int:
-        """The number of one more tensor."""
+        """Return the number of one more tensor."""
         self.tensors.append(replace(tensor, index=len(self.tensors)))
         return len(self.tensors) - 1
 
     def renamed(self, tensors: Iterable[int]) -> tuple[int, ...]:
-        """The tensors that have the values of these."""
+        """Return the tensors that have the values of these."""
         return tuple(self.aliases.get(t, t) for t in tensors)
 
     def rewritten(self, operators: tuple[Operator, ...]) -> Subgraph:

@@ -1,4 +1,4 @@
-"""What a model keeps from run to run, while it is lowered: which tensor of the graph holds each value.
+"""Values that a model keeps from run to run, while it is lowered: the tensor of the graph that holds each.
 
 There are *resource variables*, which :mod:`tflgpu.frontend.resource_variables` has made values; inputs that callers
 bind to outputs; and *variable tensors*: tensors with a flag, which keep their value from run to run and are zeros at
@@ -24,7 +24,7 @@ Key = str | int  # a resource variable's key, a variable tensor's or a bound inp
 
 @dataclass
 class Variable:
-    """What is known of one variable so far.
+    """Facts about one variable that are known so far.
 
     start: its value at the start of a run. value: its value now. initial: its first value in the float view, None for
     zeros. held: whether callers hold its memory. precise: whether it is kept in float in any case.
@@ -54,7 +54,7 @@ class Variables:
         held: bool = False,
         precise: bool = False,
     ) -> Tensor:
-        """The value that a variable has at the start of a run.
+        """Return the value that a variable has at the start of a run.
 
         Args:
             key: Of the variable.
@@ -74,7 +74,8 @@ class Variables:
 
 
 def first_value(tensor: FileTensor) -> Array | None:
-    """The numbers that a variable tensor begins with: LiteRT fills it with zero bytes, in int8 with the zero point."""
+    """Return the numbers that a variable tensor begins with: LiteRT fills it with zero bytes, in int8 with the zero
+    point."""
     if not is_quantized(tensor) or tensor.dtype == "int8":
         return None
     return dequantized(replace(tensor, data=np.zeros(tensor.shape, tensor.dtype)))

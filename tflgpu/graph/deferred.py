@@ -24,7 +24,7 @@ class Deferred:
         self._last: ref[Array] | None = None
 
     def array(self) -> Array:
-        """The elements, which nothing may change."""
+        """Return the elements, which nothing may change."""
         array = None if self._last is None else self._last()
         if array is None:
             array = self._compute()
@@ -45,6 +45,6 @@ class Elements:
 
 
 def stored_elements(tensor: object) -> Array | Deferred | None:
-    """What the field ``data`` was set to."""
+    """Return what the field ``data`` was set to."""
     stored: Array | Deferred | None = vars(tensor)["data"]
     return stored

@@ -64,7 +64,7 @@ class Tensor:
         return 0 if stored is None else stored.nbytes
 
     def changed(self, *, precise: bool | None = None, dynamic: bool | None = None, wide: bool | None = None) -> Tensor:
-        """This tensor with other marks. Unlike ``replace`` it does not compute the elements."""
+        """Return this tensor with other marks. Unlike ``replace`` it does not compute the elements."""
         tensor = copy(self)
         object.__setattr__(tensor, "precise", self.precise if precise is None else precise)
         object.__setattr__(tensor, "dynamic", self.dynamic if dynamic is None else dynamic)
@@ -106,13 +106,13 @@ class EpilogueOp:
     parameters: tuple[float, ...] = ()
 
     def moved(self, place: Callable[[Operand], Operand]) -> EpilogueOp:
-        """The same op in another node, where each operand is what ``place`` gives for it."""
+        """Return the same op in another node, where each operand is what ``place`` gives for it."""
         return replace(self, operands=tuple(map(place, self.operands)))
 
 
 @dataclass(frozen=True)
 class Node:
-    """What one kernel computes.
+    """Computation of one kernel.
 
     output: where the epilogue's last value is stored. attributes: a frozen dataclass of the kind. sources: indices of
     the model's operators that the node computes. side_outputs: what its kernel writes besides. in_place: inputs and
@@ -172,7 +172,7 @@ class State:
 
 
 def epilogue_after_first(epilogue: tuple[EpilogueOp, ...]) -> tuple[EpilogueOp, ...]:
-    """The ops after the first, whose result is now value 0. None of them may read the old value 0."""
+    """Return the ops after the first, whose result is now value 0. None of them may read the old value 0."""
 
     def place(operand: Operand) -> Operand:
         return Value(operand.index - 1) if isinstance(operand, Value) else operand
@@ -181,7 +181,7 @@ def epilogue_after_first(epilogue: tuple[EpilogueOp, ...]) -> tuple[EpilogueOp, 
 
 
 def joint_sources(*nodes: Node) -> tuple[int, ...]:
-    """The operators that several nodes compute, each once, in the nodes' order."""
+    """Return the operators that several nodes compute, each once, in the nodes' order."""
     return tuple(dict.fromkeys(source for node in nodes for source in node.sources))
 
 
@@ -228,16 +228,17 @@ class Graph:
         return {tensor: tuple(nodes) for tensor, nodes in readers.items()}
 
     def sole_consumer(self, tensor: TensorId) -> Node | None:
-        """The one node that reads ``tensor``, if it is read exactly once and is not :attr:`wanted`; else None."""
+        """Return the one node that reads ``tensor``, if it is read exactly once and is not :attr:`wanted`; else
+        None."""
         readers = self.consumers.get(tensor, ())
         return readers[0] if len(readers) == 1 and tensor not in self.wanted else None
 
     def constant(self, tensor: TensorId) -> Array | None:
-        """The elements of a tensor; None if they are computed."""
+        """Return the elements of a tensor; None if they are computed."""
         return self.tensors[tensor].data
 
     def with_nodes(self, nodes: Iterable[Node], new_tensors: Iterable[Tensor] = ()) -> Graph:
-        """The same graph with other nodes, without the tensors that are no longer used.
+        """Return the same graph with other nodes, without the tensors that are no longer used.
 
         Returns the graph itself if nodes and tensors are its own.
         """

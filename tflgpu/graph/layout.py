@@ -97,7 +97,7 @@ class Geometry:
 
 @lru_cache(maxsize=4096)
 def geometry_of(shape: Shape) -> Geometry:
-    """The storage of a shape, the same object each time: deep models ask for few shapes, and often."""
+    """Return the storage of a shape, the same object each time: deep models ask for few shapes, and often."""
     return Geometry(shape)
 
 
@@ -115,7 +115,7 @@ def keeps_bytes(old: Shape, new: Shape) -> bool:
 
 
 def pack(array: NDArray[np.generic]) -> NDArray[np.generic]:
-    """The PHWC4 elements of a row-major array of any rank: flat, with zeros in lanes past C."""
+    """Return the PHWC4 elements of a row-major array of any rank: flat, with zeros in lanes past C."""
     g = Geometry(tuple(array.shape))
     b, h, w, c = g.bhwc
     padded = np.zeros((b, h, w, g.slices * LANES), array.dtype)
@@ -124,7 +124,7 @@ def pack(array: NDArray[np.generic]) -> NDArray[np.generic]:
 
 
 def unpack(elements: NDArray[np.generic], shape: Shape) -> NDArray[np.generic]:
-    """The inverse of :func:`pack`: the row-major array of ``shape``."""
+    """Return the inverse of :func:`pack`: the row-major array of ``shape``."""
     g = Geometry(shape)
     b, h, w, c = g.bhwc
     planes = elements[: g.elements].reshape(b, g.slices, h, w, LANES)

@@ -26,9 +26,9 @@ class NewTensors:
         return self._made[-1]
 
     def like(self, tensor: Tensor, shape: Shape) -> Tensor:
-        """A tensor of ``shape`` that a node will compute, else as ``tensor``."""
+        """Return a tensor of ``shape`` that a node will compute, else as ``tensor``."""
         return self.add(replace(tensor, name="", shape=shape))
 
     def constant(self, data: Array, scale: Array | None = None) -> TensorId:
-        """The tensor that has these elements."""
+        """Return the tensor that has these elements."""
         return self.add(Tensor(-1, "", data.shape, data.dtype.name, data, scale=scale)).id

@@ -17,7 +17,7 @@ _DAMAGE = (ValueError, EOFError, MemoryError, KeyError, zipfile.BadZipFile, zlib
 
 
 def read_array(path: Path) -> NDArray[Any]:
-    """The one array of a file. Raises OSError, or ValueError for what is none."""
+    """Return the one array of a file. Raises OSError, or ValueError for what is none."""
     try:
         with open(path, "rb") as file:
             array = np.load(file, allow_pickle=False)
@@ -29,7 +29,7 @@ def read_array(path: Path) -> NDArray[Any]:
 
 
 def read_named_arrays(path: Path, infos: Sequence[TensorInfo]) -> list[NDArray[Any]]:
-    """The arrays of an .npz file that have the inputs' names; of a model with one input the file's only one.
+    """Return the arrays of an .npz file that have the inputs' names; of a model with one input the file's only one.
 
     Raises OSError, or ValueError for a file that is damaged or lacks an input.
     """

@@ -19,7 +19,7 @@ MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
 def read_image(path: Path, channels: int) -> Pixels:
-    """An image of 8 or 16 bits a channel, turned as its EXIF data say.
+    """Return an image of 8 or 16 bits a channel, turned as its EXIF data say.
 
     Raises OSError for a file that cannot be read, ValueError, which names it, for one that is no such image.
     """
@@ -34,7 +34,7 @@ def read_image(path: Path, channels: int) -> Pixels:
 
 
 def decode_image(file: IO[bytes], channels: int) -> Pixels:
-    """The same for a file that is open, or bytes in a BytesIO. Raises ValueError."""
+    """Return the same for a file that is open, or bytes in a BytesIO. Raises ValueError."""
     from PIL import Image  # arrays do without
 
     try:
@@ -47,7 +47,8 @@ def decode_image(file: IO[bytes], channels: int) -> Pixels:
 
 
 def _pixels(image: Image.Image, channels: int) -> Pixels:
-    """Of 16-bit colours Pillow itself gives the upper 8 bits. Raises ValueError for numbers that have no white."""
+    """Read pixels; Pillow gives the upper 8 bits of 16-bit colours. Raises ValueError for numbers that have no
+    white."""
     from PIL import ImageOps
 
     turned = ImageOps.exif_transpose(image)

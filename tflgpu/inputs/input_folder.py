@@ -9,7 +9,7 @@ IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tif
 
 
 def input_files(folder: Path, suffixes: tuple[str, ...] = ARRAYS + IMAGES) -> list[Path]:
-    """Those with one of ``suffixes``, in the alphabetical order of their names.
+    """Return the files with one of ``suffixes``, in the alphabetical order of their names.
 
     Raises OSError for a folder that cannot be read, ValueError for one without such a file.
     """

@@ -48,7 +48,8 @@ class InputReader:
         self._mean, self._std, self._crop, self._antialias = mean, std, crop, antialias
 
     def read(self, paths: Sequence[Path]) -> list[NDArray[Any]]:
-        """A file for each input, in order, or one .npz file for all; for one input also a file for each of its batch.
+        """Return a file for each input, in order, or one .npz file for all; for one input also a file for each of its
+        batch.
 
         Raises OSError for a file that cannot be read, ValueError, which names it, for one that does not fit, and if
         there are more or fewer than inputs; ModelError for damaged metadata.
@@ -66,7 +67,7 @@ class InputReader:
         return [self._read(path, info, n) for n, (path, info) in enumerate(zip(paths, self._infos, strict=True))]
 
     def image(self, pixels: Pixels, position: int = 0) -> NDArray[Any]:
-        """An upright image in memory as the input at ``position`` takes it, without its leading axes.
+        """Return an upright image in memory as the input at ``position`` takes it, without its leading axes.
 
         pixels: [height, width, channels] of 0 to 255, of any height and width. Raises ValueError for an input that is
         no image, or one of other channels.

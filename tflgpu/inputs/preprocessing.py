@@ -18,7 +18,7 @@ USUAL = Normalization((127.5,), (127.5,))
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What happens to an image's pixels before a model sees them: cropped, resized, normalized, quantized.
+    """Steps that an image's pixels take before a model sees them: cropped, resized, normalized, quantized.
 
     normalization: None for pixels as they are, which only inputs of 8 bits take.
     crop: the part of the shorter side that a square in the middle keeps; None for the whole image.
@@ -67,7 +67,7 @@ def image_shape(info: TensorInfo) -> tuple[int, int, int]:
 
 
 def _cropped(pixels: Pixels, part: float) -> Pixels:
-    """The square in the middle, rounded as TFLite's tools round (halves up)."""
+    """Return the square in the middle, rounded as TFLite's tools round (halves up)."""
     height, width = pixels.shape[:2]
     side = int(part * min(height, width) + 0.5)
     top, left = (height - side + 1) // 2, (width - side + 1) // 2

@@ -107,7 +107,8 @@ class Delegate:
 
 
 def load_delegate(library: str | bytes | PathLike[str], options: Mapping[str, object] | None = None) -> Delegate:
-    """A :class:`Delegate` for ``Interpreter(experimental_delegates=[...])``. Raises ValueError as LiteRT does."""
+    """Return a :class:`Delegate` for ``Interpreter(experimental_delegates=[...])``. Raises ValueError as LiteRT
+    does."""
     try:
         return Delegate(library, options)
     except ValueError as error:
@@ -131,7 +132,7 @@ def _translated(key: str, value: object) -> dict[str, Any]:
 
 
 def chosen_options(delegates: Iterable[object], options: Options | None) -> Options | None:
-    """What the first delegate of tflgpu's asks for, else ``options``.
+    """Return what the first delegate of tflgpu's asks for, else ``options``.
 
     LiteRT's own delegates are accepted: they choose among its CPU kernels. Raises AttributeError for what is no
     delegate at all, as LiteRT does, ValueError if both the delegate and ``options`` are given.

@@ -102,7 +102,7 @@ class Interpreter:
         self._main.set(tensor_index, value)
 
     def get_tensor(self, tensor_index: int, subgraph_index: int = 0) -> Array:
-        """A copy of an input, an output or a constant; of any other tensor, if all are preserved.
+        """Return a copy of an input, an output or a constant; of any other tensor, if all are preserved.
 
         Subgraphs besides the main one have values after a :class:`SignatureRunner` has run them. Raises ValueError for
         a tensor that has no value, and for unknown ones.
@@ -115,7 +115,8 @@ class Interpreter:
         return self._model.tensors(subgraph_index).value(tensor_index).copy()
 
     def tensor(self, tensor_index: int) -> Callable[[], Array]:
-        """A function that gives the tensor's own array, not a copy. A run reads what is written to an input's array.
+        """Return a function that gives the tensor's own array, not a copy. A run reads what is written to an input's
+        array.
 
         Hold the function, not the array: as long as there is one, running and allocating raise RuntimeError.
         """
@@ -155,7 +156,7 @@ class Interpreter:
         return [tensors.details(t.index) for t in self._model.subgraphs[subgraph_index].tensors]
 
     def num_subgraphs(self) -> int:
-        """The number of subgraphs in the file."""
+        """Return the number of subgraphs in the file."""
         return len(self._model.subgraphs)
 
     def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
@@ -163,7 +164,7 @@ class Interpreter:
         return {s.key: {"inputs": list(s.inputs), "outputs": list(s.outputs)} for s in self._model.signatures}
 
     def get_signature_runner(self, signature_key: str | None = None) -> SignatureRunner:
-        """A runner for a signature, by default for the only one. Raises ValueError for an unknown key.
+        """Return a runner for a signature, by default for the only one. Raises ValueError for an unknown key.
 
         Signatures of different subgraphs are compiled separately. They share resource variables, and equal weights are
         on the device once.

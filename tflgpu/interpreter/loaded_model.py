@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def read_content(path: str | bytes | PathLike[str] | None, content: Buffer | None) -> ModelContent:
-    """What an interpreter's first two arguments give. Raises ValueError unless it is one model, TypeError if none."""
+    """Return what an interpreter's first two arguments give. Raises ValueError unless it is one model, TypeError if
+    none."""
     if not path and not content:
         raise ValueError("`model_path` or `model_content` must be specified.")
     if path and content:
@@ -51,14 +52,14 @@ class LoadedModel:
         self._compiler = SignatureCompiler(self._source)
 
     def signature(self, key: str) -> Signature:
-        """Raises ValueError for an unknown key."""
+        """Raise ValueError for an unknown key."""
         found = next((s for s in self.signatures if s.key == key), None)
         if found is None:
             raise ValueError(f'Invalid signature_key provided: "{key}".')
         return found
 
     def tensors(self, number: int) -> SubgraphTensors:
-        """The tensors of a subgraph. Only the main one and those of signatures can run."""
+        """Return the tensors of a subgraph. Only the main one and those of signatures can run."""
         if number not in self._by_subgraph:
             self._by_subgraph[number] = self._open(number)
         return self._by_subgraph[number]
@@ -80,7 +81,7 @@ class LoadedModel:
         return SubgraphTensors(self._compiler, self.subgraphs[number].tensors, entry, options)
 
     def _preserved(self, number: int) -> tuple[int, ...] | None:
-        """The tensors that a run of a subgraph leaves readable; None for its outputs alone."""
+        """Return the tensors that a run of a subgraph leaves readable; None for its outputs alone."""
         from tflgpu.model.model import NUMPY_TYPES
 
         if not self._preserve:

@@ -16,7 +16,7 @@ class OpResolverType(Enum):
 
 
 def check_resolver(given: object) -> None:
-    """Raises ValueError for what is no :class:`OpResolverType`; that of LiteRT itself is one."""
+    """Raise ValueError for what is no :class:`OpResolverType`; that of LiteRT itself is one."""
     name = given.name if isinstance(given, Enum) else None
     if name not in OpResolverType.__members__:
         raise ValueError(f"Unrecognized passed in op resolver type: {given}")

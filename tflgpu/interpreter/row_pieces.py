@@ -31,7 +31,7 @@ class RowPieces:
         return self._seconds_left > 0
 
     def run(self, inputs: Sequence[Array]) -> dict[str, Array]:
-        """The outputs by name. The last piece is filled up with its last row."""
+        """Return the outputs by name. The last piece is filled up with its last row."""
         begun = perf_counter()
         rows, size = len(inputs[0]), self._model.inputs[0].shape[0]
         places = [np.minimum(np.arange(first, first + size), rows - 1) for first in range(0, rows, size)]

@@ -9,7 +9,7 @@ from tflgpu.interpreter.subgraph_tensors import Array, Details
 
 
 class HasModel(Protocol):
-    """What a runner needs of an Interpreter."""
+    """Protocol of what a runner needs of an Interpreter."""
 
     _model: LoadedModel
 

@@ -46,7 +46,7 @@ class SignatureCompiler:
         self._first: Callable[[], CompiledModel | None] = lambda: None  # the model that was compiled first
 
     def known(self, options: Options) -> CompiledModel | None:
-        """The signature as the cache has it; None if it has to be compiled. Raises what :meth:`compile` does."""
+        """Return the signature as the cache has it; None if it has to be compiled. Raises what :meth:`compile` does."""
         if options.cache in ("off", "require"):
             return None if options.cache == "off" else self.compile(options)
         try:
@@ -55,7 +55,7 @@ class SignatureCompiler:
             return None
 
     def lowered(self, options: Options) -> Frontend | None:
-        """What :func:`tflgpu.api.lowered_model` says of the signature."""
+        """Return what :func:`tflgpu.api.lowered_model` says of the signature."""
         return lowered_model(self._source, options)
 
     def compile(self, options: Options) -> CompiledModel:
@@ -79,7 +79,7 @@ class Former(NamedTuple):
 
 
 class SubgraphTensors:
-    """What :meth:`allocate` prepares, :meth:`set` writes, :meth:`invoke` computes and :meth:`value` reads.
+    """Tensors that :meth:`allocate` prepares, :meth:`set` writes, :meth:`invoke` computes and :meth:`value` reads.
 
     options: of the compilation; with ``outputs`` it computes these tensors instead of the subgraph's outputs alone.
     """
@@ -103,7 +103,7 @@ class SubgraphTensors:
         self._values: dict[int, Array] = {}  # of the inputs, of what the last run computed, and of what was set since
 
     def tensor(self, number: int) -> FileTensor:
-        """Raises ValueError for an index that the subgraph does not have, TypeError for what is no index."""
+        """Raise ValueError for an index that the subgraph does not have, TypeError for what is no index."""
         index = whole_number("tensor_index", number, LEAST_INDEX)
         if not 0 <= index < len(self._tensors):
             raise ValueError(f"Invalid tensor index {index} exceeds max tensor index {len(self._tensors)}")
@@ -187,7 +187,8 @@ class SubgraphTensors:
         return True
 
     def _in_pieces(self) -> RowPieces | None:
-        """What runs the allocated shapes by the former model, if they differ from its in the number of rows alone."""
+        """Return what runs the allocated shapes by the former model, if they differ from its in the number of rows
+        alone."""
         former, lowered = self._former, self._lowered
         if self._pieces is None and former is not None and lowered is not None:
             from tflgpu.frontend.independent_rows import has_same_rows
@@ -200,14 +201,14 @@ class SubgraphTensors:
         return self._pieces if self._pieces is not None and self._pieces.is_worthwhile else None
 
     def _model(self) -> CompiledModel:
-        """The model for the shapes that were allocated, which the first result needs."""
+        """Return the model for the shapes that were allocated, which the first result needs."""
         if self._compiled is None:
             self._compiled = self._compiler.compile(self._chosen)
         return self._compiled
 
     @contextmanager
     def _preparing(self, shapes: Mapping[str, Shape]) -> Iterator[None]:
-        """What LiteRT raises RuntimeError for; too little memory is a DeviceError, which is one."""
+        """Open what LiteRT raises RuntimeError for; too little memory is a DeviceError, which is one."""
         try:
             yield
         except ValueError as error:
@@ -263,7 +264,8 @@ class SubgraphTensors:
             self._values[tensor.index] = array.astype(target.dtype)
 
     def value(self, number: int) -> Array:
-        """The array of an input, an output, a constant or a preserved tensor, not a copy. Raises ValueError for others.
+        """Return the array of an input, an output, a constant or a preserved tensor, not a copy. Raises ValueError
+        for others.
 
         A sparse constant is what the file stores of it, as LiteRT gives it; ``sparsity_parameters`` say where.
         """
@@ -295,7 +297,7 @@ class SubgraphTensors:
 
 
 def check_strict(tensor: FileTensor, shape: Shape) -> None:
-    """Raises RuntimeError for a shape that differs where the file leaves nothing open."""
+    """Raise RuntimeError for a shape that differs where the file leaves nothing open."""
     if len(shape) != len(tensor.signature):
         raise RuntimeError(f"tensor {tensor.index} has {len(tensor.signature)} dimensions; {len(shape)} were given")
     for axis, (size, fixed) in enumerate(zip(shape, tensor.signature, strict=True)):
@@ -307,7 +309,7 @@ def check_strict(tensor: FileTensor, shape: Shape) -> None:
 
 
 def _check_fits(array: Array, target: Array, tensor: FileTensor) -> None:
-    """Raises ValueError for an array of another element type or shape than its target, the byte order aside."""
+    """Raise ValueError for an array of another element type or shape than its target, the byte order aside."""
     if array.dtype.newbyteorder("=") != target.dtype:
         got, expected = (a.dtype.name.upper() for a in (array, target))
         raise ValueError(

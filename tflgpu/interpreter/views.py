@@ -12,7 +12,7 @@ Array = NDArray[Any]
 
 
 class _Memory:
-    """What a view and everything sliced from it keep alive."""
+    """Memory that a view and everything sliced from it keep alive."""
 
     def __init__(self, array: Array) -> None:
         self._array = array
@@ -32,7 +32,7 @@ class Views:
         return np.asarray(memory)
 
     def check_released(self) -> None:
-        """Raises RuntimeError while a program holds a view, or a part of one."""
+        """Raise RuntimeError while a program holds a view, or a part of one."""
         if self._held:
             raise RuntimeError(
                 "There is at least 1 reference to internal data in the interpreter in the form of a numpy array or "

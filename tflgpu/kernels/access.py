@@ -29,13 +29,13 @@ class Coordinate:
     extent: int = 1
 
     def expression(self, width: int) -> str:
-        """It as C, of an output whose rows have ``width`` pixels."""
+        """Return the expression in C, of an output whose rows have ``width`` pixels."""
         whole = {"b": f"(b / {self.divisor} % {self.extent})", "y": f"(p / {width})", "x": f"(p % {width})"}
         return whole.get(self.kind, self.kind)
 
 
 def coordinates(shape: Shape) -> tuple[Coordinate, ...]:
-    """The coordinate of every logical axis of an output of ``shape``."""
+    """Return the coordinate of every logical axis of an output of ``shape``."""
     g = geometry_of(shape)
     leading = tuple(Coordinate("b", prod(g.batch_axes[i + 1 :]), extent) for i, extent in enumerate(g.batch_axes))
     spatial = (Coordinate("y"), Coordinate("x"))[max(0, 4 - len(shape)) :] if len(shape) >= 3 else ()
@@ -61,7 +61,8 @@ class Digit:
 
 
 def digits_of(factors: Sequence[Factor], unit: int) -> tuple[Digit, ...]:
-    """The digits of a unit's index, the most significant first. A unit's elements are neighbours of the last factor."""
+    """Return the digits of a unit's index, the most significant first. A unit's elements are neighbours of the last
+    factor."""
     digits, divisor = list[Digit](), 1
     for i, f in reversed(list(enumerate(factors))):
         extent, stride = (f.extent // unit, f.stride) if i == len(factors) - 1 else (f.extent, f.stride // unit)

@@ -233,7 +233,8 @@ PORTABLE = Architecture("portable", lambda _: True).register()
 
 
 def architectures(target: Target | None = None) -> list[Architecture]:
-    """Those that a device is of, the most general first, once their modules are imported; without a device all."""
+    """Return the architectures of a device, the most general first, once their modules are imported; without one,
+    all."""
     included = [each for each in ARCHITECTURES if target is None or each.includes(target)]
     _import_modules(frozenset(each.name for each in included))
     return included
@@ -241,7 +242,7 @@ def architectures(target: Target | None = None) -> list[Architecture]:
 
 @cache
 def _import_modules(architectures: frozenset[str]) -> None:
-    """Those that register something, of every folder but other architectures'."""
+    """Import the modules that register something, of every folder but other architectures'."""
     others = {each.name for each in ARCHITECTURES} - architectures
     for folder in iter_modules([str(Path(__file__).parent)], "tflgpu.kernels."):
         if folder.ispkg and folder.name.rpartition(".")[2] not in others:
@@ -250,24 +251,24 @@ def _import_modules(architectures: frozenset[str]) -> None:
 
 
 def rewrites(phase: Phase, target: Target | None = None) -> list[RegisteredRewrite]:
-    """The passes of a phase for a device, in order; without a device, for all of them."""
+    """Return the passes of a phase for a device, in order; without a device, for all of them."""
     included = architectures(target)
     return [each for each in REWRITES.copy() if each.phase == phase and each.architecture in included]
 
 
 def lowerings(kind: str, target: Target) -> list[Lowering]:
-    """What makes kernels of nodes of a kind on a device, in order."""
+    """Return what makes kernels of nodes of a kind on a device, in order."""
     included = architectures(target)
     return [each for each in LOWERINGS.get(kind, []) if each.architecture in included]
 
 
 def lowering_of(request: Request) -> Lowering:
-    """The first lowering that applies."""
+    """Return the first lowering that applies."""
     return next(_applying(request))
 
 
 def sharing_lowering(request: Request) -> Lowering | None:
-    """The first lowering that applies of those that can compute shares of sums; None if none applies."""
+    """Return the first lowering that applies of those that can compute shares of sums; None if none applies."""
     return next((each for each in _applying(request) if each.best is not None), None)
 
 
@@ -276,7 +277,8 @@ def _applying(request: Request) -> Iterator[Lowering]:
 
 
 def lower_node(request: Request) -> Kernel:
-    """The kernel of a node, by the first lowering that applies. Raises ValueError if the device cannot run it."""
+    """Return the kernel of a node, by the first lowering that applies. Raises ValueError if the device cannot run
+    it."""
     kernel = lowering_of(request).lower(request)
     items, local_bytes, limits = kernel.local_size, kernel.workspace * VEC4_BYTES, request.target.limits
     if items > limits.work_group_size or local_bytes > limits.local_bytes:
@@ -288,7 +290,7 @@ def lower_node(request: Request) -> Kernel:
 
 
 def prelude_templates(target: Target) -> tuple[tuple[str, Mapping[str, object]], ...]:
-    """What programs for ``target`` begin with: templates, and the names that each of them sees."""
+    """Return what programs for ``target`` begin with: templates, and the names that each of them sees."""
     included = (architecture for architecture in ARCHITECTURES if architecture.includes(target))
     return tuple(
         (template, architecture.facts(target)) for architecture in included for template in architecture.prelude

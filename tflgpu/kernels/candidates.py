@@ -18,7 +18,7 @@ TileConfig = tuple[int, ...]  # the numbers that tell one tile of a kernel from 
 
 @dataclass(frozen=True)
 class Tile:
-    """What a work-group, a warp or a work-item computes at once."""
+    """The part of a result that a work-group, a warp or a work-item computes at once."""
 
     @property
     def config(self) -> TileConfig:
@@ -27,7 +27,7 @@ class Tile:
 
 
 class Work(Protocol):
-    """What the tiles of a kernel have to do."""
+    """Work of the tiles of a kernel."""
 
     @property
     def tiles(self) -> int:
@@ -57,6 +57,6 @@ class Candidate(Generic[AnyTile, AnyWork]):
 def ranked(
     tiles: Iterable[AnyTile], count: Callable[[AnyTile], AnyCountedWork], target: Target
 ) -> list[Candidate[AnyTile, AnyCountedWork]]:
-    """The candidates of all ``tiles``, the fastest first; of equal ones the first stays first."""
+    """Return the candidates of all ``tiles``, the fastest first; of equal ones the first stays first."""
     counted = ((tile, count(tile)) for tile in tiles)
     return sorted((Candidate(tile, work, cycles(work, target)) for tile, work in counted), key=lambda c: c.cycles)

@@ -17,7 +17,7 @@ Fuse = Callable[[Graph, Mapping[TensorId, Storage], Target], Graph]
 
 
 def fuse_nodes(fuse: Fuse, planning: Planning) -> Planning:
-    """With one node for several wherever a kernel computes them faster so; it keeps the tensor that it writes.
+    """Put one node for several wherever a kernel computes them faster so; it keeps the tensor that it writes.
 
     The chooser decides on the fusions that the cost model proposes; one that measures is also asked about those that
     seem to be slower.
@@ -33,7 +33,7 @@ def fuse_nodes(fuse: Fuse, planning: Planning) -> Planning:
 
 
 def _chosen(planning: Planning, fused: Graph, *, seems_faster: bool) -> Planning:
-    """With ``fused``, but for the nodes that the chooser prefers as they are."""
+    """Take ``fused``, but for the nodes that the chooser prefers as they are."""
     apart, target, against = planning.graph, planning.fusing_target, dict(planning.decisions)
     groups, nodes = fused_groups(apart, fused), list[Node]()
     for node in fused.nodes:
@@ -47,7 +47,8 @@ def _chosen(planning: Planning, fused: Graph, *, seems_faster: bool) -> Planning
 
 
 def fused_groups(apart: Graph, fused: Graph) -> dict[TensorId, tuple[Node, ...]]:
-    """The nodes of ``apart``, in order, whose place each node takes that only ``fused`` has, by what it writes."""
+    """Return the nodes of ``apart``, in order, whose place each node takes that only ``fused`` has, by what it
+    writes."""
     last: dict[TensorId, TensorId] = {}  # of its group, what a node's last one writes
     for node in reversed(apart.nodes):
         if node.output not in fused.producer:

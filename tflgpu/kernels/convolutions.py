@@ -1,4 +1,4 @@
-"""What lowerings of convolutions share: their arguments, and facts that predicates ask for."""
+"""Parts that lowerings of convolutions share: their arguments, and facts that predicates ask for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNROLLED_TAPS = 25  # of a depthwise window; the weights of larger ones would no
 
 
 def bias_argument(request: Request, size: int) -> Argument:
-    """The bias as ``size`` floats; zeros where there is none."""
+    """Return the bias as ``size`` floats; zeros where there is none."""
     return Argument("bias", "float", None, padded_bias(request.optional_constant(2), size))
 
 
@@ -43,7 +43,7 @@ class PackedWeights:
 
 
 def packed_weights(request: Request, block: int) -> PackedWeights:
-    """The weights of a convolution node, transposed or not, for blocks of ``block`` output channels."""
+    """Return the weights of a convolution node, transposed or not, for blocks of ``block`` output channels."""
     attributes, src, weights = request.node.attributes, request.input(0), request.value(1)
     assert isinstance(attributes, Convolution | TransposeConvolution)
     out = request.output.geometry.channels

@@ -1,4 +1,4 @@
-"""What a kernel demands of a device, and how long that takes: the one cost function of all kernels.
+"""Demand of a kernel on a device, and how long it takes: the one cost function of all kernels.
 
 A kernel's time is that of its busiest compute unit, which computes its tiles in turn. A tile takes a latency and then
 its phases, each of which is a number of equal steps. In a step some units of the compute unit work side by side, so the
@@ -79,10 +79,10 @@ class InTurn:
 
 
 class Demanding(Protocol):
-    """What a kernel has counted of its tiles."""
+    """Protocol of the work that a kernel has counted of its tiles."""
 
     def demand(self, target: Target) -> Demand | InTurn:
-        """What the kernel demands of a target."""
+        """Return what the kernel demands of a target."""
 
 
 def cycles(work: Demanding, target: Target) -> float:

@@ -10,7 +10,8 @@ from tflgpu.graph.ir import EpilogueOp, Value
 
 
 def without_division(epilogue: tuple[EpilogueOp, ...]) -> tuple[tuple[EpilogueOp, ...], float]:
-    """An epilogue that need not divide by the scale of the grid that it rounds to first, if value 0 is divided by it.
+    """Return an epilogue that need not divide by the scale of the grid that it rounds to first, if value 0 is divided
+    by it.
 
     Also that scale; 1 and the same epilogue if it does anything else first.
     """

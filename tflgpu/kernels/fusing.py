@@ -1,4 +1,4 @@
-"""What fusions share that make one kernel of several nodes, and the lowerings of such kernels."""
+"""Parts that fusions of several nodes into one kernel share, and the lowerings of such kernels."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ def kernel_inputs(node: Node) -> int:
 
 
 def weights_and_bias(graph: Graph, node: Node, zeros: NewTensors) -> tuple[TensorId, TensorId]:
-    """The two constants of a convolution; if it has no bias, zeros, which are added to ``zeros``."""
+    """Return the two constants of a convolution; if it has no bias, zeros, which are added to ``zeros``."""
     weights, *bias = node.inputs[1 : kernel_inputs(node)]
     return weights, bias[0] if bias else zeros.constant(np.zeros(graph[node.output].shape[-1], np.float32))
 
 
 def epilogue_without_inputs(graph: Graph, node: Node, *, reads_padding: bool = True) -> tuple[EpilogueOp, ...] | None:
-    """The epilogue of ``node`` for the inside of a kernel, where ops read no inputs: single numbers become parameters.
+    """Return the epilogue of ``node`` for the inside of a kernel, where ops read no inputs: single numbers become
+    parameters.
 
     None if that cannot be, if an op computes no float, or if one makes anything but zero of the lanes past the last
     channel and the kernel reads these.
@@ -52,7 +53,8 @@ def epilogue_without_inputs(graph: Graph, node: Node, *, reads_padding: bool = T
 
 
 def inner_epilogue(epilogue: Sequence[EpilogueOp]) -> list[dict[str, object]]:
-    """What templates see of an epilogue between two operators of one kernel: ops on floats that read no input."""
+    """Return what templates see of an epilogue between two operators of one kernel: ops on floats that read no
+    input."""
     return [
         {
             "index": k + 1,
@@ -67,7 +69,7 @@ def inner_epilogue(epilogue: Sequence[EpilogueOp]) -> list[dict[str, object]]:
 
 
 def joined_node(kind: str, attributes: object, first: Node, second: Node, inputs: tuple[TensorId, ...]) -> Node:
-    """The node that computes ``second`` and ``first``, which it alone reads, from ``inputs``.
+    """Return the node that computes ``second`` and ``first``, which it alone reads, from ``inputs``.
 
     After these come the inputs of the second one's epilogue, which stays the epilogue.
     """
@@ -82,7 +84,7 @@ def joined_node(kind: str, attributes: object, first: Node, second: Node, inputs
 
 
 def epilogue_behind(node: Node, inputs: int) -> tuple[EpilogueOp, ...]:
-    """The epilogue of ``node`` for a kernel that reads other inputs first; its own inputs come after them."""
+    """Return the epilogue of ``node`` for a kernel that reads other inputs first; its own inputs come after them."""
     known = kernel_inputs(node)
 
     def place(operand: Operand) -> Operand:

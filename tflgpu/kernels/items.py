@@ -13,7 +13,8 @@ from tflgpu.target import VectorType
 
 @dataclass(frozen=True, kw_only=True)
 class ItemParameters(Parameters):
-    """Of a template that goes through its items. per_tile: items of a work-group, which :func:`item_kernel` chooses."""
+    """Parameters of a template that goes through its items. per_tile: items of a work-group, chosen by
+    :func:`item_kernel`."""
 
     per_tile: int = 0
 
@@ -28,7 +29,7 @@ def item_kernel(
     macs: int = 0,
     value_type: VectorType = "float",
 ) -> Kernel:
-    """A kernel whose template goes through its items by ``templates/access/items.cl.j2``.
+    """Return a kernel whose template goes through its items by ``templates/access/items.cl.j2``.
 
     cost: rough floating-point operations of an item. items: how many, by default the vec4s of the output.
     """

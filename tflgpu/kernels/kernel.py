@@ -22,7 +22,7 @@ class Grid:
 
     @property
     def form(self) -> str:
-        """What the names of its loads and stores end with in programs (``templates/access/grid_storage.cl.j2``)."""
+        """Suffix of the names of its loads and stores in programs (``templates/access/grid_storage.cl.j2``)."""
         return f"grid_{np.float32(self.scale).view(np.uint32):08x}_{self.zero}"
 
 
@@ -39,7 +39,7 @@ class Elements:
 
     @property
     def form(self) -> str:
-        """What the names of its loads and stores end with."""
+        """Suffix of the names of its loads and stores."""
         return self.type if self.grid is None else self.grid.form
 
 
@@ -58,7 +58,7 @@ class Storage(Elements):
     grid: Grid | None = None
 
     def __getattr__(self, name: str) -> int:
-        """The geometry's ``channels``, ``slices``, ``plane`` and so on, which templates read."""
+        """Return the geometry's ``channels``, ``slices``, ``plane`` and so on, which templates read."""
         if name.startswith("_"):
             raise AttributeError(name)
         value: int = getattr(self.geometry, name)
@@ -110,7 +110,7 @@ class Argument(Elements):
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """What a template sees of its kernel besides epilogue and destination. Each template has a dataclass of its own.
+    """Parameters of a template besides epilogue and destination. Each template has a dataclass of its own.
 
     ``class Mean(Parameters, template="package/mean")`` is that of ``package/mean.cl.j2``, whose head explains the
     fields. A test compares the fields of each with the names that its template uses.
@@ -138,7 +138,7 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Kernel:
-    """What a node is lowered to.
+    """Kernel that a node is lowered to.
 
     parameters: the template, and what it sees. tiles: work-groups of a launch. local_size: work-items of a work-group.
     workspace: float4 elements of local memory. macs: multiply-adds, of convolutions and matrix products. value_type: of

@@ -1,4 +1,4 @@
-"""What kernels of implicit GEMM need to know of a tensor core."""
+"""Facts about a tensor core that kernels of implicit GEMM need."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class MatrixUnit:
 
     @property
     def costs(self) -> TensorCoreCosts:
-        """What its work costs."""
+        """Costs of its work."""
         return tensor_core_costs(self.name)
 
     def blocks(self, vec4s: int) -> int:

@@ -32,7 +32,7 @@ LARGE = 1 << 20  # bytes
 
 
 def reordered(view: Array) -> Array:
-    """A contiguous copy of constants.
+    """Return a contiguous copy of constants.
 
     A large one has a mapping of its own: when it is freed, the system has its memory back at once, and not a heap.
     """
@@ -64,7 +64,8 @@ class BlockInputs:
 
 
 def block_inputs(out: int, groups: int, block: int, source: Geometry) -> BlockInputs:
-    """What blocks of ``block`` out of ``out`` output channels read of ``source``, whose channels form ``groups``."""
+    """Return what blocks of ``block`` out of ``out`` output channels read of ``source``, whose channels form
+    ``groups``."""
     blocks = tile_count(out, block)
     if groups == 1:
         return BlockInputs((0,) * blocks, source.slices)
@@ -86,7 +87,7 @@ class Groups:
 
 
 def mixed_groups(out: int, groups: int, block: int, read: BlockInputs, source: Geometry) -> Groups | None:
-    """The groups, if blocks of ``block`` output channels read input channels of groups that are not theirs.
+    """Return the groups, if blocks of ``block`` output channels read input channels of groups that are not theirs.
 
     These have no weights, and a kernel must not multiply them: zero times infinity is NaN.
     """

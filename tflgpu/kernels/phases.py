@@ -23,7 +23,7 @@ from tflgpu.ops.image.window import Padding, Window
 
 @dataclass(frozen=True)
 class Phases:
-    """What kernels and templates read of a transposed convolution that they compute phase by phase.
+    """A transposed convolution as kernels and templates read it that compute it phase by phase.
 
     counts: phases along each axis, as many as the stride is, but not more than there are rows or columns.
     batch, height, width: pixels of one phase, some of which may be past the last row or column of the output.
@@ -70,11 +70,12 @@ class Phases:
         return uneven or any(self.leaves_image)
 
     def geometry(self, channels: int) -> Geometry:
-        """Of one phase of an output of ``channels``."""
+        """Return the geometry of one phase of an output of ``channels``."""
         return Geometry((self.batch, self.height, self.width, channels))
 
     def weights(self, weights: Array) -> list[Array]:
-        """Those of each phase, with zeros for taps that it does not have; ``weights``: [out, kh, kw, in]."""
+        """Return the weights of each phase, with zeros for taps that it does not have; ``weights``: [out, kh, kw,
+        in]."""
         found, shape = [], (len(weights), *self.window_of_phase.kernel, weights.shape[3])
         for phase in product(*map(range, self.counts)):
             first_y, first_x = ((p + b) % s for p, b, s in zip(phase, self.before, self.stride, strict=True))
@@ -86,7 +87,7 @@ class Phases:
 
 
 def phases_of(request: Request) -> Phases | None:
-    """Those of a transposed convolution; None for an ordinary one."""
+    """Return the phases of a transposed convolution; None for an ordinary one."""
     return phases_between(request.node.attributes, request.input(0).geometry, request.output.geometry)
 
 

@@ -26,12 +26,12 @@ AnyAttributes = TypeVar("AnyAttributes")
 
 
 def first_ranked(_: Request, ranked: Sequence[TileConfig]) -> TileConfig:
-    """The configuration that the cost model ranks first."""
+    """Return the configuration that the cost model ranks first."""
     return ranked[0]
 
 
 def constant_element(dtype: str) -> ElementType:
-    """The element type of a constant in device memory where nothing asks for another."""
+    """Return the element type of a constant in device memory where nothing asks for another."""
     if vector_of(dtype) in WIDE:
         return DEVICE_ELEMENTS[dtype]
     kind = np.dtype(dtype).kind
@@ -73,7 +73,7 @@ class Request:
 
     @property
     def signature(self) -> str:
-        """What the choice depends on, as text: the same for equal layers of all models."""
+        """Text of all that the choice depends on: the same for equal layers of all models."""
         inputs = [(self.graph[t].shape, self.storage.get(t)) for t in self.node.inputs]
         epilogue = [(s.function, s.operands) for s in self.node.epilogue]
         limits = self.target.limits.work_group_size, self.target.limits.local_bytes
@@ -82,7 +82,7 @@ class Request:
         return repr((kind, inputs, self.output, epilogue, self.target, limits, parts))
 
     def key(self, chosen: Sequence[TileConfig]) -> str:
-        """A name of the kernel that a lowering makes of this with the tile configurations that it has chosen.
+        """Return a name of the kernel that a lowering makes of this with the tile configurations that it has chosen.
 
         It is made of what a kernel is planned from, not of its text, and names no tensors: equal layers of all models
         have the same. Kernels that differ in the values of constants may have the same, too.
@@ -90,7 +90,7 @@ class Request:
         return blake2b(repr((self.signature, chosen)).encode(), digest_size=8).hexdigest()
 
     def attributes(self, kind: type[AnyAttributes]) -> AnyAttributes:
-        """The node's attributes, which are of this class."""
+        """Return the node's attributes, which are of this class."""
         attributes = self.node.attributes
         assert isinstance(attributes, kind)
         return attributes
@@ -106,7 +106,7 @@ class Request:
         return self.storage.get(tensor) or Storage(self.shape(index), constant_element(self.graph[tensor].dtype))
 
     def value(self, index: int) -> Array | None:
-        """The value of input ``index`` if it is a constant."""
+        """Return the value of input ``index`` if it is a constant."""
         return self.graph[self.node.inputs[index]].data
 
     def is_constant(self, index: int) -> bool:
@@ -114,13 +114,13 @@ class Request:
         return self.graph[self.node.inputs[index]].is_constant
 
     def constant(self, index: int) -> Array:
-        """The value of input ``index``, a constant."""
+        """Return the value of input ``index``, a constant."""
         data = self.value(index)
         assert data is not None, f"input {index} of {self.node.kind} is no constant"
         return data
 
     def optional_constant(self, index: int) -> Array | None:
-        """The value of kernel input ``index`` if the node has one that its epilogue does not read."""
+        """Return the value of kernel input ``index`` if the node has one that its epilogue does not read."""
         return self.constant(index) if self._reads(index) else None
 
     def is_computed(self, index: int) -> bool:
@@ -132,18 +132,19 @@ class Request:
         return index < len(self.node.inputs) and index not in self.node.epilogue_inputs
 
     def activation(self, name: str, index: int) -> Argument:
-        """The argument for input ``index``, an activation, or in its place a constant in PHWC4, floats in float."""
+        """Return the argument for input ``index``, an activation, or in its place a constant in PHWC4, floats in
+        float."""
         element, data = self.input(index).type, self.value(index)
         if data is None:
             return Argument(name, element, self.node.inputs[index], grid=self.input(index).grid)
         return Argument(name, element, None, pack(data.astype(HOST_DTYPES[element])))
 
     def shape(self, index: int) -> Geometry:
-        """The geometry of input ``index``, constant or not."""
+        """Return the geometry of input ``index``, constant or not."""
         return geometry_of(self.graph[self.node.inputs[index]].shape)
 
     def operand(self, name: str, index: int) -> Argument:
-        """The argument for input ``index``, an activation or a constant in PHWC4.
+        """Return the argument for input ``index``, an activation or a constant in PHWC4.
 
         Vectors and scalars stay in float: they cost nothing, and half precision loses small ones (an epsilon of 1e-5).
         So does what half precision cannot reach: a mask of -1e9.
@@ -167,11 +168,12 @@ class Request:
         return moved_access(argument.name, argument, self.shape(index), view, output)
 
     def factor_type(self, *elements: ElementType) -> Literal["float", "half"]:
-        """The type in which a kernel multiplies elements that are stored as these: half only if all of them are."""
+        """Return the type in which a kernel multiplies elements that are stored as these: half only if all of them
+        are."""
         return "half" if self.target.arithmetic == "half" and set(elements) == {"half"} else "float"
 
     def weights(self, name: str, packed: Array) -> Argument:
-        """A packed constant in the precision of the model."""
+        """Return a packed constant in the precision of the model."""
         return Argument(name, self.target.storage, None, packed)
 
 

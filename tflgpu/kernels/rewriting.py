@@ -1,4 +1,4 @@
-"""What the passes for a device rewrite: a graph, the storage of its activations, and what kernels are chosen by."""
+"""The subject of passes for a device: a graph, the storage of its activations, and the chooser of kernels."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Planning:
     decisions: Decisions = field(default_factory=dict)
 
     def target_of(self, tensor: TensorId) -> Target:
-        """The device for the kernel that computes a tensor: its groups may have fewer work-items."""
+        """Return the device for the kernel that computes a tensor: its groups may have fewer work-items."""
         size = self.group_sizes.get(tensor)
         return self.target if size is None else self.target.with_groups(size)
 
@@ -57,7 +57,7 @@ class Planning:
     def with_nodes(
         self, nodes: Iterable[Node], tensors: Iterable[Tensor] = (), storage: Mapping[TensorId, Storage] | None = None
     ) -> Planning:
-        """The same with other nodes. tensors, storage: what is new."""
+        """Return the same with other nodes. tensors, storage: what is new."""
         graph = self.graph.with_nodes(nodes, tensors)
         return replace(self, graph=graph, storage={**self.storage, **(storage or {})})
 

@@ -42,7 +42,7 @@ class StoredIntegers:
         return self.block if self.scales.shape[1] > 1 else inputs
 
     def weights(self, name: str, block: int, inputs: int) -> Argument:
-        """The integers in the order of :func:`pack_dense`, which takes blocks of outputs and the padded depth.
+        """Return the integers in the order of :func:`pack_dense`, which takes blocks of outputs and the padded depth.
 
         A byte of two integers has that of the input with the even number in its lower half.
         """
@@ -52,7 +52,7 @@ class StoredIntegers:
         return Argument(name, "char", None, packed)
 
     def scales_argument(self, outputs: int) -> Argument:
-        """The scales [block of inputs][output], of ``outputs`` outputs, the last of which have none."""
+        """Return the scales [block of inputs][output], of ``outputs`` outputs, the last of which have none."""
         padded = np.zeros((self.scales.shape[1], outputs), np.float32)
         padded[:, : len(self.scales)] = self.scales.T
         return Argument("scales", "float", None, padded)
@@ -64,7 +64,8 @@ def packed_block(target: Target) -> int:
 
 
 def stored_integers(request: Request) -> StoredIntegers | None:
-    """The weights of a fully connected layer, or of a convolution that is one, if they are whole multiples of scales.
+    """Return the weights of a fully connected layer, or of a convolution that is one, if they are whole multiples of
+    scales.
 
     None if they need more than 8 bits, or if blocks of the same scale are no whole slices.
     """
@@ -74,7 +75,7 @@ def stored_integers(request: Request) -> StoredIntegers | None:
 
 
 def integers_of(weights: Tensor, out: int) -> StoredIntegers | None:
-    """A constant of ``out`` rows, as :func:`stored_integers`."""
+    """Return a constant of ``out`` rows, as :func:`stored_integers`."""
     elements, scale = weights.data if weights.scale is not None else None, weights.scale
     if elements is None or scale is None:
         return None
@@ -105,7 +106,7 @@ def integers_of(weights: Tensor, out: int) -> StoredIntegers | None:
 
 
 def _blocks(scale: Array, depth: int) -> tuple[Array, int]:
-    """The scales of the longest blocks of inputs in which every output has a single one, and how long these are.
+    """Return the scales of the longest blocks of inputs in which every output has a single one, and how long these are.
 
     scale: of blocks or elements. depth: inputs.
     """

@@ -27,7 +27,7 @@ def tile_count(items: int, per_tile: int) -> int:
 
 
 def power_of_two(most: int) -> int:
-    """The largest power of two that is at most ``most``."""
+    """Return the largest power of two that is at most ``most``."""
     return 1 << most.bit_length() - 1
 
 

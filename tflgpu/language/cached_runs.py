@@ -64,7 +64,7 @@ class CachedRuns:
         return self._session.run(signature, inputs)
 
     def chain(self, sampling: Sampling) -> DeviceChain | None:
-        """What runs the signature ``decode`` before the token is known that it reads; None where that cannot be.
+        """Return what runs the signature ``decode`` before the token is known that it reads; None where that cannot be.
 
         A step that runs in vain writes rows of the cache that the next one at its place writes anew. So each cache has
         a row for each place, and the device runs the whole step.
@@ -138,7 +138,7 @@ class ChosenToken:
         self._submission = submission
 
     def wait(self) -> int:
-        """The token. Raises DeviceError if the device fails, or the scores are no numbers."""
+        """Return the token. Raises DeviceError if the device fails, or the scores are no numbers."""
         outputs = self._submission.wait()
         check_scores(float(outputs[TOTAL][0]))
         return int(outputs[CHOSEN][0])

@@ -58,7 +58,7 @@ class LanguageFile:
     metadata: LanguageMetadata
 
     def model(self) -> bytes:
-        """The language model.
+        """Return the language model.
 
         Returns:
             The bytes of a .tflite model.
@@ -103,7 +103,7 @@ def open_language_file(path: str | PathLike[str]) -> LanguageFile:
 
 
 def tokenizer_data(data: bytes) -> TokenizerData:
-    """The bytes of a tokenizer's file with the package that reads it: JSON is of ``tokenizers``."""
+    """Return the bytes of a tokenizer's file with the package that reads it: JSON is of ``tokenizers``."""
     return TokenizerData("tokenizers" if data.lstrip()[:1] == b"{" else "sentencepiece", data)
 
 
@@ -145,7 +145,7 @@ class _SectionBytes:
         return b"".join(self.pieces(self.size))
 
     def pieces(self, size: int = _PIECE) -> Iterator[bytes]:
-        """The bytes, at most ``size`` of them at a time."""
+        """Yield the bytes, at most ``size`` of them at a time."""
         left = self.size
         with self.path.open("rb") as file:
             file.seek(self.section.begin)
@@ -176,7 +176,7 @@ class _ModelBytes:
 
 
 def _uncompressed(data: bytes) -> bytes:
-    """The text of a tokenizer: eight bytes with its length come before the compressed bytes."""
+    """Return the text of a tokenizer: eight bytes with its length come before the compressed bytes."""
     size = int.from_bytes(data[:8], "little")
     if len(data) < 8 or size > _LARGEST_TOKENIZER:
         raise ModelError(f"the tokenizer is damaged: it claims {size} bytes")

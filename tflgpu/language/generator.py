@@ -25,7 +25,7 @@ End = Literal["stop token", "max tokens", "cache", "left"]
 
 @dataclass(frozen=True)
 class Statistics:
-    """What an answer took.
+    """Statistics of an answer.
 
     Attributes:
         prompt_tokens: Tokens of the prompt, with what the file puts around it.
@@ -99,7 +99,7 @@ class Generator:
             self.decoder = TokenDecoder.compile(self.file.model(), options)
 
     def encode(self, prompt: str, *, template: bool = True) -> list[int]:
-        """The tokens of a prompt.
+        """Return the tokens of a prompt.
 
         Args:
             prompt: What a user says.
@@ -164,7 +164,7 @@ class Generator:
     def generate(
         self, prompt: str, *, max_tokens: int | None = None, sampling: Sampling | None = None, template: bool = True
     ) -> str:
-        """The whole answer to a prompt.
+        """Return the whole answer to a prompt.
 
         Args:
             prompt: As of :meth:`stream`.
@@ -221,11 +221,11 @@ class Answer(Iterator[str]):
 
     @property
     def statistics(self) -> Statistics:
-        """What the answer took so far."""
+        """Statistics of the answer so far."""
         return Statistics(len(self._prompt), len(self.tokens), self._prefill_seconds, self._decode_seconds, self._end)
 
     def __next__(self) -> str:
-        """The next piece of text, which is never empty."""
+        """Return the next piece of text, which is never empty."""
         return next(self._pieces)
 
     def _texts(self) -> Iterator[str]:
@@ -237,7 +237,7 @@ class Answer(Iterator[str]):
             yield piece
 
     def _told_tokens(self) -> Iterator[int]:
-        """The tokens before the first stop. What may be the beginning of one is held back."""
+        """Yield the tokens before the first stop. What may be the beginning of one is held back."""
         held: list[int] = []
         for token in self._new_tokens():
             held.append(token)
@@ -272,7 +272,7 @@ class Answer(Iterator[str]):
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """A ModelError names the file."""
+    """Open a ModelError names the file."""
     try:
         yield
     except ModelError as error:
@@ -280,7 +280,7 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def _check_language_model(file: LanguageFile) -> None:
-    """Raises ModelError for another model, which needs no tokenizer, but another command."""
+    """Raise ModelError for another model, which needs no tokenizer, but another command."""
     try:
         signatures = read_signatures(file.model())
     except ModelError:  # compiling will say what is wrong
@@ -290,7 +290,7 @@ def _check_language_model(file: LanguageFile) -> None:
 
 
 def _check_texts(what: str, texts: object) -> None:
-    """Raises TypeError for what is no sequence of texts, ValueError for an empty text."""
+    """Raise TypeError for what is no sequence of texts, ValueError for an empty text."""
     if isinstance(texts, str) or not isinstance(texts, Sequence) or not all(isinstance(each, str) for each in texts):
         raise TypeError(f"{what} is {texts!r}; a list of texts was expected")
     if "" in texts:

@@ -1,4 +1,4 @@
-"""What a file says about its language model: how a text begins and ends, and how a prompt is written."""
+"""Metadata of a file about its language model: how a text begins and ends, and how a prompt is written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Affixes:
 
 @dataclass(frozen=True)
 class LanguageMetadata:
-    """What a file says about its language model.
+    """Metadata of a file about its language model.
 
     Attributes:
         start: The token before every text, None if there is none.
@@ -42,7 +42,7 @@ class LanguageMetadata:
 
 
 def section_metadata(data: bytes) -> LanguageMetadata:
-    """What a .litertlm file has: a message LlmMetadata. Raises ModelError."""
+    """Return what a .litertlm file has: a message LlmMetadata. Raises ModelError."""
     message = Message(data)
     templates = message.message(3)
     stops = (_named_token(token) for token in message.messages(2))
@@ -57,7 +57,7 @@ def section_metadata(data: bytes) -> LanguageMetadata:
 
 
 def task_metadata(data: bytes) -> LanguageMetadata:
-    """What a .task file has: a message LlmParameters. Raises ModelError."""
+    """Return what a .task file has: a message LlmParameters. Raises ModelError."""
     message = Message(data)
     start: NamedToken | None = message.text(6) or None
     if start is None and 4 in message:
@@ -72,7 +72,7 @@ def task_metadata(data: bytes) -> LanguageMetadata:
 
 
 def _named_token(message: Message) -> NamedToken | None:
-    """Of a TokenUnion: ids, or a text."""
+    """Read a TokenUnion: ids, or a text."""
     return message.text(2) or tuple(message.message(1).integers(1)) or None
 
 

@@ -1,4 +1,4 @@
-"""What a language model's signatures take and give: tokens, positions, masks, caches and scores, by their names."""
+"""Inputs and outputs of a language model's signatures: tokens, positions, masks, caches and scores, by their names."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LanguageSteps:
 
 
 def language_steps(signatures: Iterable[SignatureInfo]) -> LanguageSteps:
-    """What a file's signatures take. Raises ModelError for those of a model that is no language model."""
+    """Return what a file's signatures take. Raises ModelError for those of a model that is no language model."""
     known = {signature.key: signature for signature in signatures if signature.key is not None}
     if DECODE not in known:
         listed = ", ".join(map(repr, known)) or "none"

@@ -17,7 +17,7 @@ class Message:
     """The fields of one message by their numbers; those of unknown numbers are left alone."""
 
     def __init__(self, data: bytes) -> None:
-        """Raises ModelError for bytes that are no message."""
+        """Raise ModelError for bytes that are no message."""
         self._fields: dict[int, list[int | bytes]] = {}
         for number, value in _decode(data):
             self._fields.setdefault(number, []).append(value)
@@ -30,7 +30,7 @@ class Message:
         return [value.decode("utf-8", "replace") for value in self._fields.get(number, ()) if isinstance(value, bytes)]
 
     def text(self, number: int) -> str:
-        """A text, empty if it is absent; of several values the last one counts."""
+        """Return a text, empty if it is absent; of several values the last one counts."""
         return ["", *self.texts(number)][-1]
 
     def integers(self, number: int) -> list[int]:
@@ -41,7 +41,7 @@ class Message:
         return [_signed(value) for value in found]
 
     def integer(self, number: int) -> int:
-        """An integer of 32 bits, 0 if it is absent."""
+        """Return an integer of 32 bits, 0 if it is absent."""
         return [0, *self.integers(number)][-1]
 
     def messages(self, number: int) -> list[Self]:
@@ -49,7 +49,7 @@ class Message:
         return [type(self)(value) for value in self._fields.get(number, ()) if isinstance(value, bytes)]
 
     def message(self, number: int) -> Self:
-        """A message, without fields if it is absent."""
+        """Return a message, without fields if it is absent."""
         return (self.messages(number) or [type(self)(b"")])[-1]
 
 
@@ -75,7 +75,7 @@ def _decode(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """A number of 7 bits a byte, the lowest first, and the place after it."""
+    """Return a number of 7 bits a byte, the lowest first, and the place after it."""
     value = shift = 0
     while True:
         if place >= len(data) or shift > 63:
@@ -95,6 +95,6 @@ def _packed(data: bytes) -> Iterator[int]:
 
 
 def _signed(value: int) -> int:
-    """An integer of 32 bits, of which a negative one is stored as 64 bits."""
+    """Return an integer of 32 bits, of which a negative one is stored as 64 bits."""
     value &= 0xFFFFFFFF
     return value - (1 << 32) if value >= 1 << 31 else value

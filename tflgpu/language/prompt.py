@@ -22,7 +22,7 @@ PATIENCE = 30.0
 
 
 def written_prompt(metadata: LanguageMetadata, prompt: str) -> str:
-    """The prompt as a user's part of a conversation, up to where the model's answer begins.
+    """Return the prompt as a user's part of a conversation, up to where the model's answer begins.
 
     A file's affixes come before its template of Jinja; without both the prompt is what it is.
 
@@ -36,7 +36,7 @@ def written_prompt(metadata: LanguageMetadata, prompt: str) -> str:
 
 
 def _rendered(template: str, prompt: str) -> str:
-    """What a file's own template makes of the prompt, in a process of its own with limits of time and memory.
+    """Return what a file's own template makes of the prompt, in a process of its own with limits of time and memory.
 
     A program without a Python interpreter, such as a frozen one, renders here, without limits.
     """
@@ -54,7 +54,7 @@ def _rendered(template: str, prompt: str) -> str:
 
 
 def _asked(request: Mapping[str, Any]) -> dict[str, str]:
-    """The reply of a process for one request."""
+    """Return the reply of a process for one request."""
     import subprocess  # who has no template does without
 
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

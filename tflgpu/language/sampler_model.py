@@ -23,7 +23,7 @@ _ALIGNED = 4  # tokens of a row are a multiple of it
 
 
 def sampler_model(sampling: Sampling, scores: Shape, token: Shape) -> bytes:
-    """The .tflite file of a sampler.
+    """Return the .tflite file of a sampler.
 
     Args:
         sampling: How tokens are chosen. The random number is an input, so the seed does not matter.
@@ -92,7 +92,7 @@ class _Network:
         return self.op("GATHER", [tensor, index], shape, dtype, axis=axis)
 
     def weights(self, scores: _Tensor, largest: _Tensor, scale: float) -> _Tensor:
-        """What the probabilities of scores are proportional to; at most 1."""
+        """Return what the probabilities of scores are proportional to; at most 1."""
         below = self.op("SUB", [scores, largest], scores.shape)
         scaled = self.op("MUL", [below, self.number(scale)], scores.shape)
         return self.op("EXP", [scaled], scores.shape)

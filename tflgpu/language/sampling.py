@@ -58,7 +58,7 @@ class Sampler:
         self._key = np.random.SeedSequence(sampling.seed).generate_state(2, np.uint64)
 
     def draw(self, place: int) -> float:
-        """The random number of a place.
+        """Return the random number of a place.
 
         Args:
             place: In the answer, from 0 on.
@@ -97,6 +97,6 @@ class Sampler:
 
 
 def check_scores(total: float) -> None:
-    """Raises DeviceError if scores are no numbers, by their sum."""
+    """Raise DeviceError if scores are no numbers, by their sum."""
     if not total < inf:
         raise DeviceError("the model's scores are no numbers; precision fp32 may help")

@@ -49,7 +49,7 @@ class Section:
 
 
 def read_sections(file: BinaryIO, size: int) -> tuple[Section, ...]:
-    """The sections of a .litertlm file of ``size`` bytes.
+    """Return the sections of a .litertlm file of ``size`` bytes.
 
     Raises ModelError for another format, another version, or a table that points outside of the file.
     """

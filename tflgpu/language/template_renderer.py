@@ -20,7 +20,8 @@ LARGEST_ADDITION = 1 << 20
 
 
 def render(template: str, variables: Mapping[str, Any]) -> str:
-    """The text of a template, which may compute but reach nothing of this process. Raises anything, as programs do."""
+    """Return the text of a template, which may compute but reach nothing of this process. Raises anything, as
+    programs do."""
     from jinja2 import TemplateError
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 

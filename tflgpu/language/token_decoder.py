@@ -174,7 +174,8 @@ class TokenDecoder:
         return self._runs.run(step.signature, self._inputs(step, tokens, position))
 
     def _inputs(self, step: Step, tokens: Sequence[int], position: int) -> dict[str, NDArray[Any]]:
-        """Of a signature. Rows without a token go on after the last one, where later tokens replace them."""
+        """Return the inputs of a signature. Rows without a token go on after the last one, where later tokens replace
+        them."""
         rows = np.zeros((1, step.size), np.int32)
         rows[0, : len(tokens)] = tokens
         positions = np.arange(position, position + step.size, dtype=np.int32)

@@ -19,20 +19,20 @@ _TOKENS_OF_A_CHARACTER = 4
 
 
 class Tokenizer(Protocol):
-    """What :class:`tflgpu.language.Generator` needs of a tokenizer."""
+    """Protocol of the tokenizers that :class:`tflgpu.language.Generator` takes."""
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text, without tokens for its beginning and end."""
+        """Return the tokens of a text, without tokens for its beginning and end."""
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of tokens."""
+        """Return the text of tokens."""
 
     def find(self, text: str) -> int | None:
-        """The one token that has this text or name, if there is one."""
+        """Return the one token that has this text or name, if there is one."""
 
 
 def load_tokenizer(file: TokenizerData, bytes_as_letters: bool = False) -> Tokenizer:
-    """The tokenizer of a file.
+    """Return the tokenizer of a file.
 
     Raises:
         ValueError: The package that reads it is not installed; the message says how to install it.
@@ -49,7 +49,7 @@ def load_tokenizer(file: TokenizerData, bytes_as_letters: bool = False) -> Token
 
 
 def tokens_of(tokenizer: Tokenizer, named: NamedToken) -> tuple[int, ...]:
-    """The tokens that a file names by their text or by their ids."""
+    """Return the tokens that a file names by their text or by their ids."""
     if not isinstance(named, str):
         return named
     found = tokenizer.find(named)
@@ -128,16 +128,16 @@ class Letters:
         self._bytes = {letter: byte for byte, letter in self._letters.items()}
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of the letters of its bytes."""
+        """Return the tokens of the letters of its bytes."""
         return self._tokenizer.encode("".join(self._letters[byte] for byte in text.encode()))
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of the bytes of their letters."""
+        """Return the text of the bytes of their letters."""
         letters = self._tokenizer.decode(tokens)
         return bytes(self._bytes[letter] for letter in letters if letter in self._bytes).decode("utf-8", "replace")
 
     def find(self, text: str) -> int | None:
-        """The one token of these letters, if there is one."""
+        """Return the one token of these letters, if there is one."""
         return self._tokenizer.find(text)
 
 
@@ -153,12 +153,12 @@ class TextOfTokens:
         self._told = len(self._tokens)  # tokens whose text was given
 
     def add(self, token: int) -> str:
-        """What the token adds to the text."""
+        """Return what the token adds to the text."""
         self._tokens.append(token)
         return self._next(is_last=False)
 
     def finish(self) -> str:
-        """What is left, which is no complete character."""
+        """Return what is left, which is no complete character."""
         return self._next(is_last=True) if self._told < len(self._tokens) else ""
 
     def _next(self, *, is_last: bool) -> str:

@@ -29,7 +29,7 @@ _failed: set[DeviceIdentity] = set()  # in this process
 
 
 def planned_target(device: Device, options: Options, opened: Callable[[], Session] | None = None) -> Target:
-    """What planning needs to know of a device, with the cost model that ``options`` ask for.
+    """Return what planning needs to know of a device, with the cost model that ``options`` ask for.
 
     opened: gives the session on which to measure the device if that is to be done; without it nothing is measured.
     Probes that fail leave the built-in model. Raises what :func:`tflgpu.artifact.serializer.open_cache` raises.
@@ -52,7 +52,7 @@ def planned_target(device: Device, options: Options, opened: Callable[[], Sessio
 
 
 def _wanted(options: Options) -> str:
-    """The caller's choice. Raises ValueError for an unknown one in the environment."""
+    """Return the caller's choice. Raises ValueError for an unknown one in the environment."""
     if options.execution.cost_model != "auto":
         return options.execution.cost_model
     wanted, allowed = os.environ.get(VARIABLE, "auto"), get_args(CostModelChoice)
@@ -62,14 +62,15 @@ def _wanted(options: Options) -> str:
 
 
 def known_probes(device: Device, cache: Cache | None) -> Probes | None:
-    """What plans for a device go by: what was measured here, else what comes with tflgpu."""
+    """Return what plans for a device go by: what was measured here, else what comes with tflgpu."""
     from tflgpu.measure.known_devices import shipped_probes  # a warm start does without
 
     return measured_probes(device, cache) or shipped_probes(device.identity, device.compute_units)
 
 
 def measured_probes(device: Device, cache: Cache | None) -> Probes | None:
-    """What was measured of a device: the cache's, because its models were planned by that, else this process's."""
+    """Return what was measured of a device: the cache's, because its models were planned by that, else this
+    process's."""
     found = None if cache is None else load_probes(cache, device.identity)
     if found is None and (cache is None or cache.is_writable):
         found = _measured.get(device.identity)

@@ -23,7 +23,7 @@ FOLDER = Path(__file__).with_name("device_models")
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceModel:
-    """What a file says of a device.
+    """Description of a device in a file.
 
     format: of the file, :data:`FORMAT`. source: where the facts come from. device: what plans keep to. measured: its
     costs; None for those that are built in.
@@ -35,17 +35,18 @@ class DeviceModel:
     measured: Probes | None
 
     def target(self, options: Options) -> Target:
-        """What planning needs to know. Raises DeviceError if the device does not have what ``options`` ask for."""
+        """Return what planning needs to know. Raises DeviceError if the device does not have what ``options`` ask
+        for."""
         return with_costs(self.device.target(options), self.measured)
 
 
 def shipped_models() -> dict[str, Path]:
-    """The files that come with tflgpu, by name."""
+    """Return the files that come with tflgpu, by name."""
     return {path.stem: path for path in sorted(FOLDER.glob("*.json"))}
 
 
 def device_model(request: str) -> DeviceModel:
-    """A description by its name among :func:`shipped_models`, or by the path of a file.
+    """Return a description by its name among :func:`shipped_models`, or by the path of a file.
 
     Raises:
         ValueError: There is no such name or file, or the file is no description; the message says what is.

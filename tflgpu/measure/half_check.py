@@ -131,7 +131,7 @@ class HalfCheck:
             self._thread.start()
 
     def verdict(self, instance: Instance) -> HalfPrecision | None:
-        """What the check finds; None of a model that needs none. Waits for LiteRT.
+        """Return what the check finds; None of a model that needs none. Waits for LiteRT.
 
         Args:
             instance: The compiled model. Its state begins anew.
@@ -159,7 +159,7 @@ class HalfCheck:
         return (artifact.report.kernels or 0) <= MOST_KERNELS or bool(self._capped(artifact))
 
     def named(self, artifact: Artifact, found: HalfPrecision) -> HalfPrecision:
-        """The verdict with the first tensor that is off or was capped, by the results of all kernels.
+        """Return the verdict with the first tensor that is off or was capped, by the results of all kernels.
 
         Args:
             artifact: The model.
@@ -199,11 +199,11 @@ class HalfCheck:
         return replace(found, judge="fp32", error=error)
 
     def _capped(self, artifact: Artifact) -> dict[str, float]:
-        """The computed tensors that exceed half in LiteRT, with their extremes."""
+        """Return the computed tensors that exceed half in LiteRT, with their extremes."""
         return _computed(artifact, self._litert[1]) if self._litert is not None else {}
 
     def _drawn(self, interface: Interface) -> list[list[Array]]:
-        """The caller's inputs that have the model's shapes, else some that are made up."""
+        """Return the caller's inputs that have the model's shapes, else some that are made up."""
         infos = [info for _, info in interface]
         given = []
         if self._options.numerics.calibration:
@@ -234,7 +234,7 @@ class HalfCheck:
         LOGGER.info("LiteRT has ended after %.2f s", perf_counter() - begin)
 
     def _runs(self, instance: Instance) -> Answers:
-        """The outputs of all runs; each set of inputs meets the initial state."""
+        """Return the outputs of all runs; each set of inputs meets the initial state."""
         found: Answers = []
         for inputs in self.inputs:
             instance.reset_state()
@@ -243,7 +243,8 @@ class HalfCheck:
         return found
 
     def _worst(self, artifact: Artifact, results: Answers, answers: Answers) -> tuple[str, float]:
-        """The output that is off the furthest, and by what part. Raises ValueError for outputs of other shapes."""
+        """Return the output that is off the furthest, and by what part. Raises ValueError for outputs of other
+        shapes."""
         if [[a.shape for a in each] for each in results] != [[a.shape for a in each] for each in answers]:
             raise ValueError("its outputs have other shapes in float")
         infos = [info for _, info in artifact.outputs]
@@ -264,7 +265,7 @@ class HalfCheck:
         return worst, largest
 
     def _in_float(self) -> Answers:
-        """The answers of the model in fp32, as the caller has it otherwise."""
+        """Return the answers of the model in fp32, as the caller has it otherwise."""
         session = self._session()
         options = replace(self._options, precision="fp32")
 
@@ -277,7 +278,7 @@ class HalfCheck:
 
 
 def _chosen(artifact: Artifact) -> set[str]:
-    """The outputs of operators that choose."""
+    """Return the outputs of operators that choose."""
     return {name for o in artifact.report.operators if o.code in CHOOSE for name in o.outputs}
 
 
@@ -290,7 +291,7 @@ def _sources(artifact: Artifact, name: str) -> tuple[int, ...]:
 
 
 def compared(halves: Sequence[Result], floats: Sequence[Result], large: dict[str, float]) -> list[OffTensor]:
-    """The tensors that both runs have, in order of execution, with their errors in half precision.
+    """Return the tensors that both runs have, in order of execution, with their errors in half precision.
 
     large: the extremes of tensors that are known to exceed half, by name.
     """
@@ -324,7 +325,7 @@ def is_wanted(options: Options, *, kept: bool) -> bool:
 
 
 def _computed(artifact: Artifact, large: dict[str, float]) -> dict[str, float]:
-    """The tensors beyond half that operators compute.
+    """Return the tensors beyond half that operators compute.
 
     Constants beyond half are masks, as of attention, which add the least number that a type has: what they lead to may
     be capped.
@@ -335,7 +336,7 @@ def _computed(artifact: Artifact, large: dict[str, float]) -> dict[str, float]:
 
 
 def _large(model: bytes, floats: Sequence[Result]) -> dict[str, float]:
-    """The extremes beyond half of the results in float and of the file's constants, by name."""
+    """Return the extremes beyond half of the results in float and of the file's constants, by name."""
     constants = ((t.name, t.data) for t in read_model(model).subgraphs[0].tensors if t.data is not None)
     found: dict[str, float] = {}
     for name, values in (*constants, *((r.tensor, r.value) for r in floats)):

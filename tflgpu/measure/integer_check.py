@@ -28,7 +28,7 @@ _found: dict[str, bool] = {}  # by name of the key, in this process
 def without_wrong_unit(
     target: Target, device: Device, cache: Cache | None, opened: Callable[[], Session] | None = None
 ) -> Target:
-    """The target, without an integer unit whose sums are not right.
+    """Return the target, without an integer unit whose sums are not right.
 
     opened: gives the session on which to try a unit of which neither this process nor the cache knows; without it such
     a unit is taken to be right.

@@ -1,4 +1,4 @@
-"""What was measured of devices before: numbers that come with tflgpu, so that these devices are not measured again."""
+"""Measurements of devices that come with tflgpu, so that these devices are not measured again."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class KnownDevice:
 
 @cache
 def known_devices() -> tuple[KnownDevice, ...]:
-    """The rows of tflgpu's table."""
+    """Return the rows of tflgpu's table."""
     return rows_of(TABLE)
 
 
 def rows_of(table: Path) -> tuple[KnownDevice, ...]:
-    """What ``python -m scripts.measure_device`` has written."""
+    """Return what ``python -m scripts.measure_device`` has written."""
     return tuple(decode(KnownDevice, row, ()) for row in json.loads(table.read_text(encoding="utf-8")))
 
 
 def shipped_probes(device: DeviceIdentity, compute_units: int) -> Probes | None:
-    """What is known of a device without measuring it; None if it is not in the table."""
+    """Return what is known of a device without measuring it; None if it is not in the table."""
     return next((row.probes for row in known_devices() if row.is_like(device, compute_units)), None)

@@ -139,7 +139,7 @@ class _Bench:
         return found
 
     def _steps(self, name: str, items: int, *arguments: cl.Buffer | int) -> _Probe:
-        """The probe of a kernel whose last argument is a number of steps.
+        """Return the probe of a kernel whose last argument is a number of steps.
 
         Args:
             name: Of the kernel.
@@ -159,7 +159,7 @@ class _Bench:
     def _launches(
         self, name: str, items: int, *arguments: cl.Buffer | np.uint64, group: int = 0, wait: bool = False
     ) -> _Probe:
-        """The probe of launches of a kernel.
+        """Return the probe of launches of a kernel.
 
         Args:
             name: Of the kernel.
@@ -180,7 +180,7 @@ class _Bench:
         return _Probe(run)
 
     def _convolution(self, convolution: ProbeConvolution) -> _Probe:
-        """The probe of launches of a convolution, which writes to one buffer and reads from the other."""
+        """Return the probe of launches of a convolution, which writes to one buffer and reads from the other."""
         buffers = self._target, self._source, self._source, self._source
         arguments = (value for buffer in buffers for value in (buffer, np.uint64(0)))
         items = convolution.groups * convolution.local_size
@@ -193,7 +193,7 @@ class _Bench:
             probe.seconds = inf
 
     def _time(self, probe: _Probe) -> float:
-        """The seconds that all steps take."""
+        """Return the seconds that all steps take."""
         start = perf_counter()
         probe.run(probe.steps)
         self._session.queue.finish()

@@ -49,7 +49,7 @@ Results = TypeVar("Results")
 
 @dataclass(frozen=True)
 class Result:
-    """What one kernel has written.
+    """Result that one kernel has written.
 
     tensor: the name in the file, ``""`` for a result within an operator. operators: those that the kernel computes.
     value: of the tensor's shape, in the element type that the device stores; quantized tensors as real numbers.
@@ -103,7 +103,7 @@ def trace(
 
 
 def on_groups_of_the_device(target: Target, run: Callable[[Target], Results]) -> Results:
-    """What ``run`` gives for the target, once the device's compiler allows the groups of all kernels.
+    """Return what ``run`` gives for the target, once the device's compiler allows the groups of all kernels.
 
     Args:
         target: As planned.
@@ -120,7 +120,7 @@ def on_groups_of_the_device(target: Target, run: Callable[[Target], Results]) ->
 
 
 def _executor(piece: DevicePartition, session: Session) -> LaunchExecutor:
-    """Raises WideGroupsError."""
+    """Raise WideGroupsError."""
     program = compile_program(session.context, piece.source)
     check_groups(program, piece.executable, session)
     return LaunchExecutor(piece.executable, program, session)

@@ -60,7 +60,7 @@ class DeviceTuner:
         self._group_sizes: dict[str, int] = {}  # of Target, found here
 
     def __call__(self, graph: Graph, target: Target) -> Chooser:
-        """What chooses for the nodes of ``graph``. Raises BuildError and DeviceError."""
+        """Return what chooses for the nodes of ``graph``. Raises BuildError and DeviceError."""
         for fusions in (True, False):
             self._decide(graph, target, fusions)
         return self._choose
@@ -91,7 +91,8 @@ class DeviceTuner:
         return signature in self._best or len(ranked) == 1
 
     def _measure(self, graph: Graph, target: Target, fusions: bool, candidates: Candidates) -> dict[str, list[float]]:
-        """Times of all candidates, in their order and with the first one's as the unit; of equal nodes together."""
+        """Return times of all candidates, in their order and with the first one's as the unit; of equal nodes
+        together."""
         times = {signature: [1.0] for signature in candidates}
         trial = _Trial(self._choose, fusions, candidates, 0)
         plan, first = self._opened(graph, target, trial)
@@ -111,7 +112,7 @@ class DeviceTuner:
         return times
 
     def _opened(self, graph: Graph, target: Target, chooser: Chooser) -> tuple[Plan, Executor]:
-        """A plan, and what runs and profiles it."""
+        """Return a plan, and what runs and profiles it."""
         while True:
             plan = make_plan(graph, target.with_group_sizes(self._group_sizes), chooser)
             try:
@@ -120,7 +121,7 @@ class DeviceTuner:
                 self._group_sizes |= error.sizes
 
     def _open(self, plan: Plan) -> Executor:
-        """What runs and profiles a plan. Raises WideGroupsError."""
+        """Return what runs and profiles a plan. Raises WideGroupsError."""
         if not plan.target.ptx:  # without a clock a persistent kernel cannot be looked into
             plan = replace(plan, target=replace(plan.target, executor="launch"))
         source = render(plan)
@@ -152,12 +153,12 @@ def in_turns(executors: Sequence[Executor], seconds: Callable[[Seconds], Seconds
 
 
 def seconds_of(nodes: Collection[TensorId], plan: Plan, seconds: Seconds) -> float:
-    """Of the kernels of some nodes, by what they write."""
+    """Return the seconds of the kernels of some nodes, by what they write."""
     return TICK + sum(float(s) for k, s in zip(plan.kernels, seconds, strict=True) if k.node.output in nodes)
 
 
 def best_choices(candidates: Candidates, times: dict[str, list[float]]) -> dict[str, TileConfig]:
-    """The fastest candidate of each kernel; the first one, unless another is faster by more than noise.
+    """Return the fastest candidate of each kernel; the first one, unless another is faster by more than noise.
 
     times: of all candidates in their order, with the first one's as the unit.
     """

@@ -53,7 +53,7 @@ class Use:
 
 
 def biases_of_sums(subgraph: Subgraph) -> Mapping[int, FileTensor]:
-    """What operators have as their bias in place of the file's tensor, by the operators' indices.
+    """Return what operators have as their bias in place of the file's tensor, by the operators' indices.
 
     A written scale that is right for one of the layers that share a bias is believed in all of them.
     """
@@ -63,7 +63,8 @@ def biases_of_sums(subgraph: Subgraph) -> Mapping[int, FileTensor]:
 
 
 def biases_of_one_layer(subgraph: Subgraph) -> frozenset[int]:
-    """The operators whose bias has a written scale that is not theirs, but that of another layer with the same bias."""
+    """Return the operators whose bias has a written scale that is not theirs, but that of another layer with the same
+    bias."""
     uses = [*_uses(subgraph)]
     believed = {use.bias.index for use in uses if use.is_as_written}
     return frozenset(use.operator for use in uses if use.bias.index in believed and not use.is_as_written)

@@ -22,29 +22,29 @@ class FlatTable:
 
     @classmethod
     def root(cls, data: Bytes) -> FlatTable:
-        """The root table of a flatbuffer."""
+        """Return the root table of a flatbuffer."""
         return cls(data, _number(data, 0, "I"))
 
     @classmethod
     def of(cls, table: Any) -> FlatTable:
-        """A table that the package ``tflite`` has found, or its ``flatbuffers.table.Table``."""
+        """Return a table that the package ``tflite`` has found, or its ``flatbuffers.table.Table``."""
         found = getattr(table, "_tab", table)
         return cls(found.Bytes, found.Pos)
 
     def field(self, field: int) -> int | None:
-        """The place of a field; None if it is absent."""
+        """Return the place of a field; None if it is absent."""
         vtable = self.place - _number(self.data, self.place, "i")
         slot = 4 + 2 * field
         offset = _number(self.data, vtable + slot, "H") if slot < _number(self.data, vtable, "H") else 0
         return self.place + offset if offset else None
 
     def number(self, field: int, form: str) -> int:
-        """A number in the form of :mod:`struct`."""
+        """Return a number in the form of :mod:`struct`."""
         place = self.field(field)
         return 0 if place is None else int(_number(self.data, place, form))
 
     def text(self, field: int) -> str:
-        """A text, printable."""
+        """Return a text, printable."""
         place = self._target(field)
         if place is None:
             return ""
@@ -54,25 +54,25 @@ class FlatTable:
         return decoded(bytes(self.data[place + 4 : place + 4 + size]))
 
     def table(self, field: int) -> FlatTable | None:
-        """A table; None if it is absent."""
+        """Return a table; None if it is absent."""
         place = self._target(field)
         return None if place is None else FlatTable(self.data, place)
 
     def tables(self, field: int) -> list[FlatTable]:
-        """A vector of tables."""
+        """Return a vector of tables."""
         return [FlatTable(self.data, place + _number(self.data, place, "I")) for place in self._elements(field)]
 
     def floats(self, field: int) -> tuple[float, ...]:
-        """A vector of floats."""
+        """Return a vector of floats."""
         return tuple(_number(self.data, place, "f") for place in self._elements(field))
 
     def _target(self, field: int) -> int | None:
-        """The place that a field refers to."""
+        """Return the place that a field refers to."""
         place = self.field(field)
         return None if place is None else place + _number(self.data, place, "I")
 
     def _elements(self, field: int) -> range:
-        """The places of a vector's elements, of 4 bytes each."""
+        """Return the places of a vector's elements, of 4 bytes each."""
         place = self._target(field)
         if place is None:
             return range(0)

@@ -40,7 +40,7 @@ def _text(*starts: bytes) -> Callable[[bytes], bool]:
 
 
 def _is_onnx(head: bytes) -> bool:
-    """The fields ir_version, and then one of the next ones of ModelProto."""
+    """Return the fields ir_version, and then one of the next ones of ModelProto."""
     return head[:1] == b"\x08" and head[1:2] < b"\x20" and head[2:3] in {bytes([tag]) for tag in b'\x12\x1a"(2:B'}
 
 
@@ -49,7 +49,7 @@ def _is_safetensors(head: bytes) -> bool:
 
 
 def _is_graph(head: bytes) -> bool:
-    """A node with a name and an operator begins it."""
+    """Return a node with a name and an operator begins it."""
     return head[:1] == b"\n" and (b"Placeholder" in head or b"\x12\x05Const" in head)
 
 
@@ -104,7 +104,8 @@ ARCHIVES = (
 
 
 def described(data: bytes | bytearray | memoryview) -> str | None:
-    """What the bytes of a file are that is no model, and what to do, as a sentence; None if that is not known."""
+    """Return what the bytes of a file are that is no model, and what to do, as a sentence; None if that is not
+    known."""
     head = bytes(data[:HEAD])
     if not head or head[4:8] == b"TFL3":
         return None
@@ -127,7 +128,7 @@ def _described_zip(data: bytes) -> str:
 
 
 def described_folder(folder: Path) -> str | None:
-    """What a folder is that is given for a model, and what to do, as a sentence; None if that is not known."""
+    """Return what a folder is that is given for a model, and what to do, as a sentence; None if that is not known."""
     names = sorted(entry.name for entry in folder.iterdir())
     if "saved_model.pb" in names or "keras_metadata.pb" in names:
         return f"it is a SavedModel of TensorFlow; {SAVED_MODEL}"

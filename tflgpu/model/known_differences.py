@@ -71,7 +71,7 @@ SHARED_BIAS = Difference(
 
 
 def differences(subgraph: Subgraph) -> Iterator[tuple[Operator, Difference]]:
-    """The operators of a subgraph of which one is known."""
+    """Yield the operators of a subgraph of which one is known."""
     shared = biases_of_one_layer(subgraph)
     for operator in subgraph.operators:
         inputs, outputs = (

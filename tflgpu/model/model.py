@@ -41,7 +41,7 @@ class Blocks:
         return np.repeat(numbers, self.size, axis=-1)[..., :length]
 
     def dequantized(self, integers: Array) -> NDArray[np.float32]:
-        """The numbers for which integers stand; floats have room for the digits of such products."""
+        """Return the numbers for which integers stand; floats have room for the digits of such products."""
         numbers, length = integers.astype(np.float32), integers.shape[-1]
         are_whole = length % self.size == 0  # then no number is there twice
         blocks = numbers.reshape(*self.scales.shape, self.size) if are_whole else numbers

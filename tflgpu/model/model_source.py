@@ -28,7 +28,7 @@ class ModelContent:
     """
 
     def __init__(self, model: ModelSource) -> None:
-        """Raises TypeError for neither a path nor bytes, ValueError for an empty path."""
+        """Raise TypeError for neither a path nor bytes, ValueError for an empty path."""
         self.path: Path | None = None
         self.status: os.stat_result | None = None
         self._bytes: bytes | None = None
@@ -41,7 +41,7 @@ class ModelContent:
 
     @property
     def name(self) -> str | None:
-        """Of the file, without its folder."""
+        """Name of the file, without its folder."""
         return self.path.name if self.path else None
 
     @property
@@ -80,7 +80,7 @@ class ModelContent:
 
 
 def check_is_file(path: Path) -> None:
-    """Raises ModelError for a folder that is a model of another kind, and for a device, which may have no end."""
+    """Raise ModelError for a folder that is a model of another kind, and for a device, which may have no end."""
     if path.is_dir() and (found := described_folder(path)):
         raise ModelError(f"not a TensorFlow Lite model: {found}")
     if path.is_char_device() or path.is_block_device():
@@ -88,12 +88,12 @@ def check_is_file(path: Path) -> None:
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:
-    """What differs between two files, or two states of one."""
+    """Return what differs between two files, or two states of one."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _bytes_of(model: Buffer) -> bytes:
-    """A copy of a buffer; bytes themselves need none."""
+    """Return a copy of a buffer; bytes themselves need none."""
     try:
         return model if isinstance(model, bytes) else bytes(memoryview(model))
     except TypeError:
@@ -102,5 +102,5 @@ def _bytes_of(model: Buffer) -> bytes:
 
 
 def read_bytes(model: ModelSource) -> bytes:
-    """The bytes of a model. Raises OSError."""
+    """Return the bytes of a model. Raises OSError."""
     return ModelContent(model).bytes

@@ -33,7 +33,7 @@ def _option_fields(table: type) -> tuple[tuple[str, str], ...]:
 
 
 def read_options(operator: Any, index: int, code: str) -> Mapping[str, Any]:
-    """The options of builtin operator ``index``; empty if it has no table, for which LiteRT takes zeros.
+    """Return the options of builtin operator ``index``; empty if it has no table, for which LiteRT takes zeros.
 
     Raises ModelError for a wrong table.
     """
@@ -68,7 +68,7 @@ def _plain(value: Any, accessor: str) -> Any:
 
 
 def map_of_options(data: bytes) -> Mapping[str, Any]:
-    """The map of FlexBuffers that a custom operator has for options; empty if it is none, or damaged."""
+    """Return the map of FlexBuffers that a custom operator has for options; empty if it is none, or damaged."""
     from flatbuffers import flexbuffers
 
     try:

@@ -142,12 +142,12 @@ def has_grid(tensor: FileTensor) -> bool:
 
 
 def view_dtype(tensor: FileTensor) -> str:
-    """The element type of a tensor in the dequantized view."""
+    """Return the element type of a tensor in the dequantized view."""
     return "float32" if is_quantized(tensor) else tensor.dtype
 
 
 def dynamic_weights(subgraph: Subgraph) -> frozenset[int]:
-    """The weights of dynamic range: LiteRT's kernels quantize at run time the floats that these multiply."""
+    """Return the weights of dynamic range: LiteRT's kernels quantize at run time the floats that these multiply."""
     found = set[int]()
     for operator in subgraph.operators:
         if operator.code in QUANTIZE_AT_RUN_TIME and min(operator.inputs[:2]) >= 0:
@@ -179,12 +179,12 @@ def dequantized(tensor: FileTensor) -> NDArray[np.float32]:
 
 
 def _of_rows(numbers: NDArray[Any], part: slice | tuple[()]) -> NDArray[Any]:
-    """Those of some rows, of an array that broadcasts to all rows."""
+    """Return some rows of an array that broadcasts to all rows."""
     return numbers[part] if numbers.ndim and len(numbers) > 1 else numbers
 
 
 def scale_of(tensor: FileTensor) -> NDArray[Any]:
-    """The scale of a constant, or one for each index of an axis, in a form that broadcasts to it.
+    """Return the scale of a constant, or one for each index of an axis, in a form that broadcasts to it.
 
     Those of equal blocks of a matrix are as they are, one for each block, and of other blocks one for each element.
     """
@@ -206,7 +206,7 @@ def _along_axis(tensor: FileTensor, numbers: Sequence[float]) -> NDArray[Any]:
 
 
 def grid_of(tensor: FileTensor) -> Grid:
-    """The grid of a quantized activation, which has one scale and zero point.
+    """Return the grid of a quantized activation, which has one scale and zero point.
 
     Quantizers give one that was always zero a scale of 0, or of a denormal float, by which no device divides.
     """
@@ -266,7 +266,8 @@ def clamp_op(grid: Grid) -> EpilogueOp:
 
 
 def hold_op(operator: Operator, inputs: Iterable[FileTensor], result: FileTensor, rounds: bool) -> EpilogueOp | None:
-    """What the integers of ``result`` do to what an operator with these inputs computes; None if they change nothing.
+    """Return what the integers of ``result`` do to what an operator with these inputs computes; None if they change
+    nothing.
 
     rounds: fake-quantize; else only clamp.
     """

@@ -58,7 +58,7 @@ def read_model(data: Bytes) -> Model:
 
 
 def read_signatures(data: Bytes) -> tuple[SignatureInfo, ...]:
-    """The signatures of a file with the shapes that it declares. Nothing else is read, or checked.
+    """Return the signatures of a file with the shapes that it declares. Nothing else is read, or checked.
 
     Raises ModelError, as :func:`read_model` does.
     """
@@ -87,7 +87,8 @@ class _Reader:
         self.file = tflite.Model.GetRootAs(data, 0)
 
     def each(self, table: Any, name: str) -> Iterator[Any]:
-        """The elements of a vector of tables or scalars. Raises ModelError for a length that the file cannot hold."""
+        """Return the elements of a vector of tables or scalars. Raises ModelError for a length that the file cannot
+        hold."""
         length = getattr(table, f"{name}Length")()
         if length * 4 > len(self.data):
             raise ModelError(
@@ -299,7 +300,7 @@ def _tensor_info(name: str, tensor: Any) -> TensorInfo:
 
 
 def _quantization(where: str, table: Any, shape: Shape, *, constant: bool) -> Quantization | None:
-    """The scales of a tensor, of which only those of constants may be negative. Raises ModelError."""
+    """Return the scales of a tensor, of which only those of constants may be negative. Raises ModelError."""
     if table is None or table.ScaleLength() == 0:
         return None
     scales = table.ScaleAsNumpy()
@@ -323,7 +324,8 @@ def _ints(array: Any) -> tuple[int, ...]:
 
 
 def _indices(array: Any, count: int, what: str, *, absent: bool = False) -> tuple[int, ...]:
-    """A vector of tensor indices of the subgraph; -1 is allowed if inputs may be ``absent``. Raises ModelError."""
+    """Return a vector of tensor indices of the subgraph; -1 is allowed if inputs may be ``absent``. Raises
+    ModelError."""
     indices = _ints(array)
     lowest = -1 if absent else 0
     bad = [i for i in indices if not lowest <= i < count]

@@ -1,4 +1,4 @@
-"""What callers see of a model's inputs and outputs."""
+"""A model's inputs and outputs as callers see them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class InitialValue:
 
 @dataclass(frozen=True)
 class InitialValues:
-    """What a CALL_ONCE gives variables. subgraph: what it runs, which is run once whoever calls it."""
+    """First values that a CALL_ONCE gives variables. subgraph: what it runs, once whoever calls it."""
 
     subgraph: int
     values: tuple[InitialValue, ...]

@@ -15,10 +15,11 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same for text of several lines."""
+    """Return the same for text of several lines."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def decoded(raw: bytes | None) -> str:
-    """A text of a model's file, printable. All names go through here, so that nothing later has to think of it."""
+    """Return a text of a model's file, printable. All names go through here, so that nothing later has to think of
+    it."""
     return printable((raw or b"").decode("utf-8", "replace"))

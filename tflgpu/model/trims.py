@@ -22,7 +22,7 @@ class Trim:
 
 
 def trimmed(results: Sequence[Array], trims: Sequence[Trim], sizes: Sequence[Array]) -> list[Array]:
-    """The results without what is not meant.
+    """Return the results without what is not meant.
 
     Args:
         results: Arrays of their upper bounds.

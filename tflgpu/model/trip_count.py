@@ -21,7 +21,7 @@ class Scalar:
     offset: int
 
     def value(self, values: Values) -> int:
-        """The number, from the values of constant tensors."""
+        """Return the number, from the values of constant tensors."""
         return self.offset + (0 if self.tensor is None else int(values[self.tensor].reshape(-1)[0]))
 
 
@@ -38,5 +38,5 @@ class Bound:
 
 
 def trip_count(bounds: Sequence[Bound], values: Values) -> int:
-    """The number of iterations of a loop that goes on as long as all of ``bounds`` say so."""
+    """Return the number of iterations of a loop that goes on as long as all of ``bounds`` say so."""
     return max(0, min(-((b.lower.value(values) - b.upper.value(values)) // b.closing) for b in bounds))

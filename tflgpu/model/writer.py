@@ -186,7 +186,7 @@ class ModelBuilder:
         return number
 
     def finish(self, outputs: Sequence[int], *, signature: str | None = None) -> bytes:
-        """The model file; ``signature`` is the key of a signature over all inputs and these outputs.
+        """Return the model file; ``signature`` is the key of a signature over all inputs and these outputs.
 
         Raises:
             ValueError: an output index is out of range, or two tensors of the signature share a name.
@@ -247,7 +247,7 @@ class ModelBuilder:
 
 
 def _write_signature(builder: Any, key: str, number: int, graph: SubgraphTable) -> int:
-    """A signature over all inputs and outputs of a subgraph."""
+    """Return a signature over all inputs and outputs of a subgraph."""
     input_maps, output_maps = (_write_tensor_maps(builder, graph, side) for side in (graph.inputs, graph.outputs))
     key_offset = builder.CreateString(key)
     tflite.SignatureDefStart(builder)
@@ -259,7 +259,7 @@ def _write_signature(builder: Any, key: str, number: int, graph: SubgraphTable) 
 
 
 def _write_tensor_maps(builder: Any, graph: SubgraphTable, indices: Sequence[int]) -> int:
-    """The (name, tensor index) pairs of one side of a signature."""
+    """Return the (name, tensor index) pairs of one side of a signature."""
     names = [graph.tensors[index].name for index in indices]
     if len(set(names)) != len(names):
         raise ValueError(f"a signature needs distinct tensor names, not {names}")

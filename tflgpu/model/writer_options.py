@@ -93,7 +93,7 @@ class _Recorder:
 
 @cache
 def _fields(table: str) -> dict[str, _Field]:
-    """The fields of option table ``table`` by their snake_case schema name."""
+    """Return the fields of option table ``table`` by their snake_case schema name."""
     prefix = f"{table}Add"
     fields = {}
     for function in vars(tflite):

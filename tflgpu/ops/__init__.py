@@ -1,4 +1,4 @@
-"""What operators mean: importing this package fills :data:`REGISTRY`, one family module at a time.
+"""Meaning of operators: importing this package fills :data:`REGISTRY`, one family module at a time.
 
 A declaration says what an operator takes, why it may have no place on a device, and which nodes it becomes. How a node
 is computed is the business of :mod:`tflgpu.kernels`.

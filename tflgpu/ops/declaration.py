@@ -32,7 +32,7 @@ SUMMING = frozenset(("cumulative_sum", "reduce", "scatter"))
 
 
 def judged(found: Found | None) -> Found:
-    """What ``emit`` reads of an operator, and ``reasons`` has judged: it is not None."""
+    """Return what ``emit`` reads of an operator, and ``reasons`` has judged: it is not None."""
     assert found is not None
     return found
 
@@ -64,18 +64,19 @@ class Site:
         return judged(self.inputs[index])
 
     def optional(self, index: int) -> Tensor | None:
-        """An input that the file may leave out; None if it does."""
+        """Return an input that the file may leave out; None if it does."""
         return self.inputs[index] if index < len(self.inputs) else None
 
     def constant(self, index: int) -> Array | None:
-        """The value of input ``index`` if it is known at compile time; that of an empty list of integers always is."""
+        """Return the value of input ``index`` if it is known at compile time; that of an empty list of integers
+        always is."""
         tensor = self.optional(index)
         if tensor is None:
             return None
         return np.zeros(tensor.shape, tensor.dtype) if tensor.size == 0 and tensor.dtype in INDICES else tensor.data
 
     def known(self, index: int) -> Array:
-        """The value of input ``index``, which ``reasons`` has found to be a constant."""
+        """Return the value of input ``index``, which ``reasons`` has found to be a constant."""
         return judged(self.constant(index))
 
 
@@ -92,13 +93,13 @@ class Emitter:
         self._reads_nothing = False
 
     def constant(self, data: Array, name: str = "") -> Tensor:
-        """A new tensor with known elements."""
+        """Return a new tensor with known elements."""
         tensor = Tensor(next(self._ids), name, tuple(data.shape), data.dtype.name, data)
         self.tensors.append(tensor)
         return tensor
 
     def deferred(self, data: Deferred, shape: Shape) -> Tensor:
-        """A new constant of whole numbers, whose elements are computed where they are read."""
+        """Return a new constant of whole numbers, whose elements are computed where they are read."""
         ones = np.ones((1,) * len(shape), np.float32)
         tensor = Tensor(next(self._ids), "", shape, data=data, scale=ones)
         self.tensors.append(tensor)
@@ -142,7 +143,7 @@ class Emitter:
         return self._reads_nothing
 
     def assign(self, index: int, value: Tensor) -> None:
-        """The operator leaves ``value`` in its input ``index``, a variable tensor."""
+        """Leave ``value`` in the operator's input ``index``, a variable tensor."""
         self.assigned[index] = value
 
     def keep(self, x: Tensor) -> None:
@@ -150,7 +151,7 @@ class Emitter:
         self.kept.add(x.id)
 
     def activation(self, site: Site, after: int = 0) -> tuple[EpilogueOp, ...]:
-        """The operator's fused activation as steps on value ``after``."""
+        """Return the operator's fused activation as steps on value ``after``."""
         function = ACTIVATIONS[site.options.get("fused_activation_function", 0)]
         return (EpilogueOp(function, (Value(after),)),) if function else ()
 
@@ -160,7 +161,7 @@ Emit = Callable[[Site, Emitter], Tensor | Sequence[Tensor]]
 
 @dataclass(frozen=True)
 class Check:
-    """What a run must not find. found: true for each element that is at fault. fault: what is wrong with them."""
+    """A condition on every run. found: true for each element that is at fault. fault: what is wrong with them."""
 
     found: Tensor
     fault: str
@@ -198,7 +199,7 @@ class Op:
         return self.misfits(site) or list(self.reasons(site))
 
     def misfits(self, site: Site) -> list[str]:
-        """What is wrong with its version, and with the number and the element types of its inputs."""
+        """Return what is wrong with its version, and with the number and the element types of its inputs."""
         least, greatest = self.inputs
         if not least <= len(site.inputs) <= greatest or any(t is None for t in site.inputs[:least]):
             wanted = str(least) if least == greatest else f"{least} to {greatest}"
@@ -236,7 +237,7 @@ REGISTRY: dict[str, Op] = {}
 
 
 def find_operator(code: str) -> tuple[Op | None, tuple[str, ...]]:
-    """The declaration of an operator, and if there is none, what is wrong with packages that might have it."""
+    """Return the declaration of an operator, and if there is none, what is wrong with packages that might have it."""
     if code in REGISTRY:
         return REGISTRY[code], ()
     failures = load_into(REGISTRY)
@@ -262,12 +263,12 @@ MANY = 2**31 - 1
 
 
 def nothing(_: Site) -> Iterable[str]:
-    """The ``reasons`` of an operator that always runs."""
+    """Return the ``reasons`` of an operator that always runs."""
     return ()
 
 
 def unchecked(_: Site, __: Emitter) -> Iterable[Check]:
-    """The ``checks`` of an operator that takes all numbers."""
+    """Return the ``checks`` of an operator that takes all numbers."""
     return ()
 
 
@@ -317,7 +318,7 @@ def _in_parts(emit: Emit) -> Emit:
 
 
 def operands_of(primary: Tensor, others: Sequence[Tensor]) -> tuple[list[Tensor], list[Operand]]:
-    """Inputs of a map node and how its step reads each: the primary, wherever it occurs, is value 0."""
+    """Return inputs of a map node and how its step reads each: the primary, wherever it occurs, is value 0."""
     inputs, operands = [primary], list[Operand]()
     for tensor in others:
         if tensor.id == primary.id:
@@ -329,21 +330,21 @@ def operands_of(primary: Tensor, others: Sequence[Tensor]) -> tuple[list[Tensor]
 
 
 def static(site: Site, index: int, what: str) -> Iterator[str]:
-    """The obstacle that input ``index`` should have been a constant."""
+    """Yield the obstacle that input ``index`` should have been a constant."""
     if site.constant(index) is None:
         yield f"its {what} (input {index}) is computed at run time; only a constant is supported"
 
 
 def numbers(site: Site, index: int) -> list[int]:
-    """The value of input ``index``, a constant of integers, flat."""
+    """Return the value of input ``index``, a constant of integers, flat."""
     return [int(v) for v in site.known(index).reshape(-1)]
 
 
 def normal_axis(axis: int, rank: int) -> int | None:
-    """A possibly negative axis as a non-negative one, None if it is out of range."""
+    """Return a possibly negative axis as a non-negative one, None if it is out of range."""
     return axis % rank if -rank <= axis < rank else None
 
 
 def axis_option(site: Site, new: int = 0) -> int | None:
-    """The option ``axis`` as :func:`normal_axis` has it, of input 0 with ``new`` axes more."""
+    """Return the option ``axis`` as :func:`normal_axis` has it, of input 0 with ``new`` axes more."""
     return normal_axis(site.options.get("axis", 0), len(site.input(0).shape) + new)

@@ -64,21 +64,22 @@ def _quantize(
     ratio: float = 1.0,
     rest: float = 0.0,
 ) -> Array:
-    """The integers of a grid for numbers, or for multiples of ``source``, see :func:`_requantize`."""
+    """Return the integers of a grid for numbers, or for multiples of ``source``, see :func:`_requantize`."""
     rounded = half_away(x / scale) if source is None else half_away(half_away(x / source) * (ratio + rest))
     q: Array = np.clip(rounded + zero, low, high)
     return q
 
 
 def _fake_quantize(x: Array, scale: float, zero: float, low: float, high: float, divisor: float | None = None) -> Array:
-    """The nearest value that a quantized tensor can hold: quantize and dequantize, perhaps from another scale."""
+    """Return the nearest value that a quantized tensor can hold: quantize and dequantize, perhaps from another
+    scale."""
     return scale * (_quantize(x, divisor or scale, zero, low, high) - zero)
 
 
 def _requantize(
     x: Array, scale: float, zero: float, low: float, high: float, source: float, ratio: float, rest: float
 ) -> Array:
-    """A multiple of ``source`` as the nearest value that a tensor with ``scale`` can hold.
+    """Return a multiple of ``source`` as the nearest value that a tensor with ``scale`` can hold.
 
     ratio, rest: floats whose sum is ``source / scale`` with twice their digits.
     """
@@ -108,7 +109,7 @@ def _gelu_approximate(x: Array) -> Array:
 
 
 def _maximum(x: Array, y: Array) -> Array:
-    """The second operand if either is NaN, as in TFLite."""
+    """Return the second operand if either is NaN, as in TFLite."""
     return np.where(x > y, x, y)
 
 
@@ -117,7 +118,7 @@ def _minimum(x: Array, y: Array) -> Array:
 
 
 def _divisor(y: Array) -> Array:
-    """What integers are divided by: 1 for 0, as on the device."""
+    """Return what integers are divided by: 1 for 0, as on the device."""
     return np.where(y == 0, np.ones_like(y), y)
 
 
@@ -139,7 +140,7 @@ def _floor_mod(x: Array, y: Array) -> Array:
 
 
 def _remainder(x: Array, y: Array) -> Array:
-    """What a truncating division leaves."""
+    """Return what a truncating division leaves."""
     return np.asarray(np.fmod(x, y if x.dtype.kind == "f" else _divisor(y)))
 
 
@@ -153,7 +154,7 @@ def _right_shift(x: Array, y: Array, most: float) -> Array:
 
 
 def _saturated(dtype: type[np.signedinteger[Any] | np.unsignedinteger[Any]]) -> Callable[[Array], Array]:
-    """A float as the nearest integer towards zero that ``dtype`` holds; NaN is the greatest, as in TFLite."""
+    """Return a float as the nearest integer towards zero that ``dtype`` holds; NaN is the greatest, as in TFLite."""
     limits = np.iinfo(dtype)
 
     def saturated(x: Array) -> Array:
@@ -167,13 +168,13 @@ def _saturated(dtype: type[np.signedinteger[Any] | np.unsignedinteger[Any]]) -> 
 
 
 def _whole(dtype: type[np.signedinteger[Any] | np.unsignedinteger[Any]]) -> Callable[[Array], Array]:
-    """A number as ``dtype``: floats saturate, integers keep their low bits."""
+    """Return a number as ``dtype``: floats saturate, integers keep their low bits."""
     saturated = _saturated(dtype)
     return lambda x: saturated(x) if x.dtype.kind == "f" else x.astype(dtype)
 
 
 def _wrap(dtype: type[np.signedinteger[Any] | np.unsignedinteger[Any]]) -> Callable[[Array], Array]:
-    """The low bits of an integer as ``dtype`` reads them."""
+    """Return the low bits of an integer as ``dtype`` reads them."""
     return lambda x: np.asarray(x.astype(np.int64).astype(dtype), np.float64)
 
 
@@ -194,14 +195,15 @@ def _rounding_shift(x: Array, bits: Array | int) -> Array:
 
 
 def _reciprocal_place(total: Array) -> Array:
-    """The bits after the first of a sum of exponentials, from 0 to 2^16 - 1: where SOFTMAX looks up its reciprocal."""
+    """Return the bits after the first of a sum of exponentials, from 0 to 2^16 - 1: where SOFTMAX looks up its
+    reciprocal."""
     zeros = 31 - np.floor(np.log2(np.maximum(total, 1))).astype(np.int64)
     place = (total.astype(np.int64) << zeros - 1) + (1 << 13) >> 14
     return np.asarray(np.clip(place - (1 << 16), 0, (1 << 16) - 1))
 
 
 def _softmax_quotient(x: Array, reciprocal: Array, total: Array) -> Array:
-    """An exponential by the reciprocal of their sum's bits, shifted by the place of the first."""
+    """Return an exponential by the reciprocal of their sum's bits, shifted by the place of the first."""
     bits = np.floor(np.log2(np.maximum(total, 1))).astype(np.int64)
     return np.asarray(np.clip(_scaled_shift(x, reciprocal, bits), 0, (1 << 15) - 1))
 
@@ -310,12 +312,12 @@ _COMPUTED: dict[VectorType, type[np.generic]] = {
 
 
 def computed(x: Array) -> Array:
-    """An array as :func:`apply` takes operands."""
+    """Return an array as :func:`apply` takes operands."""
     return x.astype(_COMPUTED[vector_of(x.dtype.name)])
 
 
 def apply(name: str, operands: Sequence[Array], parameters: Sequence[float]) -> Array:
-    """The result of a function in numpy. Operands and result have the types of :func:`computed`."""
+    """Return the result of a function in numpy. Operands and result have the types of :func:`computed`."""
     function = FUNCTIONS[name]
     with np.errstate(all="ignore"):  # infinities, NaN and what wraps around are results, as on a device
         result = function.evaluate(*operands, *parameters)

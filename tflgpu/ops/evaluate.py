@@ -24,7 +24,7 @@ MAX_GROWTH_ELEMENTS = 1 << 20
 
 
 def value_of(node: Node, inputs: Sequence[Tensor], output: Tensor) -> Array | None:
-    """The value of a node; None if an input is not constant, the result is too large, or the kind is another."""
+    """Return the value of a node; None if an input is not constant, the result is too large, or the kind is another."""
     if not inputs or not all(t.is_constant for t in inputs):
         return None
     if output.size > max(MAX_GROWTH_ELEMENTS, *(t.size for t in inputs)):
@@ -42,7 +42,7 @@ def value_of(node: Node, inputs: Sequence[Tensor], output: Tensor) -> Array | No
 
 
 def moved(node: Node, inputs: Sequence[Array], shape: Shape) -> Array | None:
-    """What a node's kernel moves to its result of ``shape``; None for a kernel that computes.
+    """Return what a node's kernel moves to its result of ``shape``; None for a kernel that computes.
 
     inputs: what the kernel reads, without what the epilogue does; of any element type.
     """
@@ -63,7 +63,7 @@ def moved(node: Node, inputs: Sequence[Array], shape: Shape) -> Array | None:
 
 
 def run_epilogue(node: Node, base: Array, inputs: list[Array]) -> Array:
-    """The result of a node's epilogue, floats in double precision. base: the kernel's own result."""
+    """Return the result of a node's epilogue, floats in double precision. base: the kernel's own result."""
     if not node.epilogue:
         return base
     values: list[Array] = [computed(base)]

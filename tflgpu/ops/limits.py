@@ -1,4 +1,4 @@
-"""What a device and its kernels can hold: some lack types, and all compute places in memory in ints."""
+"""Limits of a device and its kernels: some lack types, and all compute places in memory in ints."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ BLOCK_MARGIN = 16
 
 
 def storage_reasons(what: str, shape: Shape) -> Iterator[str]:
-    """The obstacle that ``what`` of ``shape`` has more elements in memory than kernels can count."""
+    """Yield the obstacle that ``what`` of ``shape`` has more elements in memory than kernels can count."""
     elements = geometry_of(shape).elements + 4 * LANES  # with room for a 16-lane access at the last vec4
     if elements > GREATEST_INT:
         yield f"its {what} of shape {list(shape)} has {elements} elements in memory; kernels count to {GREATEST_INT}"
 
 
 def made_reasons(elements: int) -> Iterator[str]:
-    """The obstacle that an operator makes a tensor of ``elements`` of next to nothing."""
+    """Yield the obstacle that an operator makes a tensor of ``elements`` of next to nothing."""
     if elements > MOST_MADE:
         yield f"its result has {elements} elements; at most {MOST_MADE} are made on the device"
 
 
 def growth_reasons(site: Site, tensors: Sequence[Tensor]) -> Iterator[str]:
-    """The obstacle that an operator makes much of little: a file of a few bytes must not take all memory."""
+    """Yield the obstacle that an operator makes much of little: a file of a few bytes must not take all memory."""
     given = sum(t.size for t in site.inputs if t is not None)
     largest = max((geometry_of(t.shape).elements for t in tensors if not t.is_constant), default=0)
     if largest > GREATEST_GROWTH * given:

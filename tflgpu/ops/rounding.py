@@ -17,7 +17,7 @@ Passing = Literal["whole", "averaged"]
 
 @dataclass(frozen=True)
 class KindRule:
-    """What a kind of node does to rounding.
+    """Effect of a kind of node on rounding.
 
     passes: how precise its inputs have to be where its result has to be precise; None: as any other tensor.
     inputs: of these inputs by number, what errors of theirs are multiplied by, beside an error of the result.

@@ -1,4 +1,4 @@
-"""What the page tells, as plain data: no drawing, no HTML."""
+"""Contents of the page, as plain data: no drawing, no HTML."""
 
 from __future__ import annotations
 
@@ -173,5 +173,5 @@ class Contents:
 
     @property
     def seconds(self) -> float:
-        """Of device and CPU: what shares are parts of."""
+        """Seconds of device and CPU, of which shares are parts."""
         return self.device_seconds + self.cpu_seconds

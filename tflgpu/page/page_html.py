@@ -58,7 +58,7 @@ class PieceDrawing:
 
 
 def render_page(contents: Contents) -> str:
-    """The whole file."""
+    """Return the whole file."""
     kernels = contents.kernels
     groups = _groups(kernels)
     colours = {g.name: g.colour for g in groups if g.colour < COLOURS}
@@ -92,12 +92,12 @@ def render_page(contents: Contents) -> str:
 
 
 def heat(seconds: float | None, slowest: float) -> int:
-    """The bucket of a heat map for a kernel's time, on a scale of square roots; 0 if it was not measured."""
+    """Return the bucket of a heat map for a kernel's time, on a scale of square roots; 0 if it was not measured."""
     return min(HEATS, ceil(HEATS * sqrt(seconds / slowest))) if seconds and slowest else 0
 
 
 def _groups(kernels: Sequence[KernelFacts]) -> list[Group]:
-    """The operator types, those that take the longest first."""
+    """Return the operator types, those that take the longest first."""
     members: defaultdict[str, list[KernelFacts]] = defaultdict(list)
     for k in kernels:
         if k.seconds is not None:
@@ -119,7 +119,7 @@ def _drawn(piece: Piece, call: str) -> PieceDrawing:
 
 
 def _detail(contents: Contents, kernel: KernelFacts) -> dict[str, Any]:
-    """What the panel says of a kernel."""
+    """Return what the panel says of a kernel."""
     facts = {
         "Time": "the run did not take this branch" if kernel.seconds is None else duration(kernel.seconds),
         "Share": f"{share(kernel.seconds or 0.0, contents.seconds)} of the time",
@@ -169,7 +169,7 @@ def _roofline_share(contents: Contents, kernel: KernelFacts) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    """An environment of its own, which escapes everything; that of the kernels' templates escapes nothing."""
+    """Return an environment of its own, which escapes everything; that of the kernels' templates escapes nothing."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,

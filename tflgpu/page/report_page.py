@@ -27,7 +27,7 @@ from tflgpu.version import __version__
 def make_page(
     name: str, data: bytes, compiled: CompiledModel, inputs: Sequence[NDArray[Any]], profile: Profile, runs: int
 ) -> str:
-    """The HTML of a profile.
+    """Return the HTML of a profile.
 
     name: of the model's file. data: its bytes, of which ``compiled`` was made. inputs: with which it was profiled.
     runs: of which times are the medians. Raises what :meth:`CompiledModel.run` raises.
@@ -65,7 +65,7 @@ def make_page(
 
 
 def target_of(compiled: CompiledModel) -> Target:
-    """The target for which a model was planned: with the executor that was chosen."""
+    """Return the target for which a model was planned: with the executor that was chosen."""
     return replace(planned_target(compiled.device, compiled.options), executor=compiled.executor)
 
 

@@ -30,7 +30,8 @@ CONVERSION = "layout conversion"
 def gather_sections(
     data: bytes, options: Options, target: Target, report: Report, profile: Profile
 ) -> tuple[Section, ...]:
-    """The model is planned again: an artifact has no names and no shapes. How kernels were tuned is the profile's word.
+    """Return the model is planned again: an artifact has no names and no shapes. How kernels were tuned is the
+    profile's word.
 
     target: with the executor that the model was compiled for, so that the plan is the one that was profiled.
     """
@@ -122,14 +123,14 @@ def _titles(call: Call | None, pieces: int) -> Sequence[str]:
 
 
 def _group(codes: Sequence[str], multiplies: bool) -> str:
-    """The operator type for which a kernel's time counts."""
+    """Return the operator type for which a kernel's time counts."""
     if multiplies and (found := next(filter(MULTIPLIES.search, codes), None)):
         return found
     return codes[0] if codes else CONVERSION
 
 
 def _computed(plan: Plan, tensor: TensorId) -> Iterator[TensorId]:
-    """The tensors that a kernel computes, or that are given, of which one without a kernel is made."""
+    """Yield the tensors that a kernel computes, or that are given, of which one without a kernel is made."""
     node = plan.graph.producer.get(tensor)
     if node is not None and node.in_place:
         for source in node.inputs:

@@ -79,7 +79,7 @@ ROUNDING = 1e-5
 
 @dataclass(frozen=True)
 class Known:
-    """What a tensor holds of the rows of ``x``, which lie along its last axis.
+    """Contents of a tensor in terms of the rows of ``x``, which lie along its last axis.
 
     holds: the mean m; absolute: of x; weighted: x * gamma; centered: x - m; squares: (x - m)^2; variance: their mean;
         shifted: variance + epsilon;
@@ -114,7 +114,7 @@ def find_layer_norms(graph: Graph) -> Graph:
 
 
 def _layer_norm(graph: Graph, last: Node, found: Known, new: NewTensors) -> Node:
-    """The node that computes what ``last`` completes. Factor and offset are its epilogue."""
+    """Return the node that computes what ``last`` completes. Factor and offset are its epilogue."""
     assert found.epsilon is not None
     gamma = found.gamma
     if not isclose(found.multiple, 1, rel_tol=ROUNDING):
@@ -131,7 +131,7 @@ def _layer_norm(graph: Graph, last: Node, found: Known, new: NewTensors) -> Node
 
 
 def _sources(graph: Graph, last: Node, x: TensorId) -> set[int]:
-    """The model's operators from ``x``, which is not among them, to ``last``."""
+    """Return the model's operators from ``x``, which is not among them, to ``last``."""
     sources, ahead, seen = set[int](), [last], {x}
     while ahead:
         node = ahead.pop()
@@ -142,7 +142,7 @@ def _sources(graph: Graph, last: Node, x: TensorId) -> set[int]:
 
 
 def _known(graph: Graph, node: Node, known: Mapping[TensorId, Known]) -> Known | None:
-    """What the result of ``node`` holds, by what its inputs hold."""
+    """Return what the result of ``node`` holds, by what its inputs hold."""
     if isinstance(node.attributes, Reduce) and not node.epilogue:
         return _mean(graph, node, known.get(node.inputs[0]))
     if node.kind == "reshape" and not node.epilogue:
@@ -165,7 +165,7 @@ def _known(graph: Graph, node: Node, known: Mapping[TensorId, Known]) -> Known |
 
 
 def _mean(graph: Graph, node: Node, of: Known | None) -> Known | None:
-    """A mean or a sum of the last axis: of squared differences from the mean, or of any other tensor."""
+    """Return a mean or a sum of the last axis: of squared differences from the mean, or of any other tensor."""
     source, attributes = graph[node.inputs[0]], node.attributes
     assert isinstance(attributes, Reduce)
     axes = [axis for axis in attributes.axes if source.shape[axis] > 1]
@@ -189,7 +189,7 @@ def _is_aligned(graph: Graph, tensor: TensorId, result: TensorId, known: Mapping
 
 
 def _canonical(graph: Graph, function: str, operands: list[TensorId]) -> tuple[str, list[TensorId]]:
-    """The same by the name that the rules have for it."""
+    """Return the same by the name that the rules have for it."""
     if function == "pow":
         return POWERS.get(_number(graph, operands[1]) or 0.0, function), operands[:1]
     if function == "mul" and operands[0] == operands[1]:
@@ -211,7 +211,7 @@ def _multiplied(
 def _result(
     graph: Graph, output: TensorId, function: str, operands: Sequence[TensorId], known: Mapping[TensorId, Known]
 ) -> Known | None:
-    """What ``function`` makes of its operands in this order, by the rules."""
+    """Return what ``function`` makes of its operands in this order, by the rules."""
     found = [known[t] for t in operands if t in known]
     tensors = [k.x for k in found if k.x in operands] + [k.x for k in found]
     tensors += operands[:1] if function in FIRST and not graph[operands[0]].is_constant else []
@@ -230,7 +230,7 @@ def _result_of(
     known: Mapping[TensorId, Known],
     x: TensorId,
 ) -> Known | None:
-    """The same, if the rows are those of ``x``."""
+    """Return the same, if the rows are those of ``x``."""
     of_x = [known[t] for t in operands if t != x and t in known and known[t].x == x]
     names = [
         "x"
@@ -263,7 +263,7 @@ def _result_of(
 
 
 def _joined(holds: str, function: str, x: TensorId, parts: Sequence[Known]) -> Known | None:
-    """What is known of the operands, together; None if they do not fit."""
+    """Return what is known of the operands, together; None if they do not fit."""
     means = [k.multiple for k in parts if k.holds == "mean"]
     if function == "square":
         return Known(holds, x, parts[0].multiple ** 2 if parts else 1.0)
@@ -283,6 +283,6 @@ def _joined(holds: str, function: str, x: TensorId, parts: Sequence[Known]) -> K
 
 
 def _number(graph: Graph, tensor: TensorId) -> float | None:
-    """The value of a constant of one element."""
+    """Return the value of a constant of one element."""
     value = graph[tensor].data
     return float(value.item()) if value is not None and value.size == 1 else None

@@ -29,7 +29,8 @@ def find_softmaxes(graph: Graph) -> Graph:
 
 
 def _softmax(graph: Graph, last: Node) -> tuple[list[Node], TensorId, int] | None:
-    """The nodes before ``last`` of the softmax that it ends, what it is of, and the axis; None if it ends none."""
+    """Return the nodes before ``last`` of the softmax that it ends, what it is of, and the axis; None if it ends
+    none."""
     quotient = _operands(last, "div")
     exponential = graph.producer.get(quotient[0]) if quotient else None
     if quotient is None or exponential is None or graph[quotient[0]].shape != graph[last.output].shape:
@@ -54,14 +55,14 @@ def _softmax(graph: Graph, last: Node) -> tuple[list[Node], TensorId, int] | Non
 
 
 def _operands(node: Node, function: str) -> list[TensorId] | None:
-    """What a node computes nothing but ``function`` of; None if it computes anything else."""
+    """Return what a node computes nothing but ``function`` of; None if it computes anything else."""
     if node.kind != "map" or [op.function for op in node.epilogue] != [function]:
         return None
     return [node.inputs[o.index if isinstance(o, Input) else 0] for o in node.epilogue[0].operands]
 
 
 def _reduced(graph: Graph, tensor: TensorId, function: str) -> tuple[list[Node], Node | None]:
-    """The reduction that a tensor is, perhaps in another shape or limited below; and all nodes up to it."""
+    """Return the reduction that a tensor is, perhaps in another shape or limited below; and all nodes up to it."""
     nodes = list[Node]()
     while (node := graph.producer.get(tensor)) is not None:
         nodes.append(node)
@@ -82,13 +83,13 @@ def _limits_nothing(graph: Graph, node: Node) -> bool:
 
 
 def _axes(graph: Graph, node: Node) -> list[int]:
-    """The axes of more than one element that a reduction is along."""
+    """Return the axes of more than one element that a reduction is along."""
     assert isinstance(node.attributes, Reduce)
     return [axis for axis in node.attributes.axes if graph[node.inputs[0]].shape[axis] > 1]
 
 
 def _along(graph: Graph, parts: Sequence[Node], x: TensorId, axis: int, last: Node, new: NewTensors) -> Iterator[Node]:
-    """The softmax of ``x`` along ``axis``."""
+    """Yield the softmax of ``x`` along ``axis``."""
     sources, shape = joint_sources(*parts[::-1], last), graph[x].shape
     softmax = Node("softmax", (x,), last.output, Softmax(1.0), sources=sources)
     if axis == len(shape) - 1:

@@ -32,7 +32,7 @@ class Reading:
 def nodes_of_rows(
     graph: Graph, free: Iterable[TensorId], layers: Iterable[TensorId], readings: Iterable[Reading]
 ) -> frozenset[TensorId]:
-    """The nodes that should compute rows of a matrix, by their outputs.
+    """Return the nodes that should compute rows of a matrix, by their outputs.
 
     Args:
         graph: The graph.
@@ -67,7 +67,7 @@ def is_row_major(shape: Shape) -> bool:
 
 
 def _place(graph: Graph, tensor: TensorId | None, shape: Shape) -> str:
-    """What a tensor is whose shape nothing can choose. The host has the rows of inputs side by side."""
+    """Return what a tensor is whose shape nothing can choose. The host has the rows of inputs side by side."""
     has_whole_slices = geometry_of(shape).channels % LANES == 0
     return MATRIX if is_row_major(shape) or (tensor in graph.inputs and has_whole_slices) else IMAGE
 
@@ -83,7 +83,7 @@ class _Network:
         self._capacity[end].setdefault(start, 0)
 
     def cut_off(self, source: Hashable, sink: Hashable) -> frozenset[Hashable]:
-        """The nodes on the source's side of the minimum cut that is nearest to it (Ford and Fulkerson)."""
+        """Return the nodes on the source's side of the minimum cut that is nearest to it (Ford and Fulkerson)."""
         closed: set[Hashable] = set()  # nodes from which there is no way to the sink, now or later
         for first in list(self._capacity[source]):
             while self._capacity[source][first] > 0 and first not in closed:

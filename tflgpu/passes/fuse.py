@@ -40,7 +40,8 @@ def inline_shared_source(graph: Graph) -> Graph:
 
 
 def _chain(graph: Graph, nodes: Mapping[TensorId, Node], tensor: TensorId, sources: set[TensorId]) -> list[Node]:
-    """The map nodes from one of ``sources`` to ``tensor``, of one input and one reader each; none if there are none."""
+    """Return the map nodes from one of ``sources`` to ``tensor``, of one input and one reader each; none if there are
+    none."""
     chain: list[Node] = []
     while tensor not in sources:
         inner = nodes.get(tensor)
@@ -139,7 +140,8 @@ def fusable(graph: Graph, producer: Node | None, tensor: TensorId, node: Node) -
 
 
 def fused(producer: Node, node: Node, joint: int) -> Node:
-    """``producer`` with the epilogue of map node ``node`` after its own. The map's input ``joint`` was ``producer``."""
+    """Return ``producer`` with the epilogue of the map ``node`` after its own. The map's input ``joint`` was
+    ``producer``."""
     last = len(producer.epilogue)
     others = [t for i, t in enumerate(node.inputs) if i != joint]
     inputs = [*producer.inputs, *others]

@@ -39,7 +39,7 @@ def _is_convolution(node: Node | None) -> bool:
 
 
 def _map_of(node: Node, tensor: TensorId) -> Node:
-    """The map of ``tensor``, of what the node pads, and of what else its epilogue reads."""
+    """Return the map of ``tensor``, of what the node pads, and of what else its epilogue reads."""
     others = [t for t in node.inputs[1:] if t != tensor]
 
     def place(operand: Operand) -> Operand:

@@ -89,7 +89,7 @@ def _given(graph: Graph, tensor: TensorId, known: Mapping[TensorId, Rows]) -> Ro
 
 
 def _rearranged(index: Array, attributes: Rearrange, shape: tuple[int, ...]) -> Array | None:
-    """The numbers of the rows of a rearrangement; None if it does not keep rows whole."""
+    """Return the numbers of the rows of a rearrangement; None if it does not keep rows whole."""
     *outer, last = attributes.axes
     if attributes.fill is not None or last != AxisMap(len(shape) - 1) or any(m.axis == len(shape) - 1 for m in outer):
         return None
@@ -100,7 +100,7 @@ def _rearranged(index: Array, attributes: Rearrange, shape: tuple[int, ...]) -> 
 
 
 def _gathered(graph: Graph, node: Node, rows: Rows, new: NewTensors) -> Iterator[Node]:
-    """The gather that makes the result of ``node``: as a matrix first, if that is what is read next."""
+    """Yield the gather that makes the result of ``node``: as a matrix first, if that is what is read next."""
     output, source = graph[node.output], graph[rows.source].shape
     leading = (rows.index.size,) if _leads_to_matrix(graph, node.output) else output.shape[:-1]
     result = output if leading == output.shape[:-1] else new.like(output, (*leading, output.shape[-1]))

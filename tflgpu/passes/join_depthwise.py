@@ -48,7 +48,7 @@ def join_depthwise(graph: Graph) -> Graph:
 
 
 def _parts(graph: Graph, node: Node) -> list[Part] | None:
-    """The parts of a concatenation of convolutions; None if it is of anything else, or of whole vec4s."""
+    """Return the parts of a concatenation of convolutions; None if it is of anything else, or of whole vec4s."""
     if not isinstance(node.attributes, Concatenate) or node.epilogue or len(node.inputs) < 2:
         return None
     if node.attributes.axis != len(graph[node.output].shape) - 1:
@@ -65,7 +65,7 @@ def _parts(graph: Graph, node: Node) -> list[Part] | None:
 
 
 def _part(graph: Graph, tensor: TensorId) -> Part | None:
-    """The convolution that computes ``tensor``, if nothing else reads it or the slice that it is of."""
+    """Return the convolution that computes ``tensor``, if nothing else reads it or the slice that it is of."""
     node = graph.producer.get(tensor)
     if node is None or node.epilogue or graph.sole_consumer(tensor) is None:
         return None
@@ -85,7 +85,7 @@ def _part(graph: Graph, tensor: TensorId) -> Part | None:
 
 
 def _joint_window(windows: Sequence[Window]) -> Window | None:
-    """The window that has all of these inside; None if there is none."""
+    """Return the window that has all of these inside; None if there is none."""
     if len({(w.stride, w.dilation) for w in windows}) > 1 or windows[0].dilation != (1, 1):
         return None
     top, left = (max(w.padding[i] for w in windows) for i in (0, 2))
@@ -98,7 +98,7 @@ def _joint_window(windows: Sequence[Window]) -> Window | None:
 
 
 def _joint(graph: Graph, node: Node, parts: Sequence[Part], window: Window, new: NewTensors) -> Iterator[Node]:
-    """The slice, if one is needed, and the convolution; only ``node`` where that has too many products."""
+    """Yield the slice, if one is needed, and the convolution; only ``node`` where that has too many products."""
     channels = sum(p.size for p in parts)
     if prod(window.kernel) * channels > MOST_PRODUCTS * sum(prod(p.window.kernel) * p.size for p in parts):
         yield node
@@ -118,7 +118,7 @@ def _joint(graph: Graph, node: Node, parts: Sequence[Part], window: Window, new:
 
 
 def _within(graph: Graph, part: Part, window: Window) -> Array:
-    """The weights of a part with zeros around them, as large as ``window``."""
+    """Return the weights of a part with zeros around them, as large as ``window``."""
     data = graph.constant(part.node.inputs[1])
     assert data is not None
     top, left = window.padding.top - part.window.padding.top, window.padding.left - part.window.padding.left

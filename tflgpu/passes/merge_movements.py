@@ -102,7 +102,7 @@ class _Merging:
         return {tensor: tensor in are_rows for tensor in free}
 
     def _view(self, node: Node) -> View | None:
-        """What a node that only moves elements makes of a tensor that is no view; None if it does more."""
+        """Return what a node that only moves elements makes of a tensor that is no view; None if it does more."""
         movement = node.kind in ("rearrange", "reshape") and not node.epilogue
         if not movement or not self._tensors[node.output].size:
             return None
@@ -120,7 +120,8 @@ class _Merging:
         return view.strided.is_reshape(self._tensors[view.source].size)
 
     def _plain(self, tensor: TensorId) -> TensorId:
-        """The tensor for a node that needs it as it is; adds the node that moves elements, if there is none yet."""
+        """Return the tensor for a node that needs it as it is; adds the node that moves elements, if there is none
+        yet."""
         view = self._views.get(tensor)
         if view is None or tensor in self._written:
             return tensor
@@ -136,7 +137,7 @@ class _Merging:
         return tensor
 
     def _movement(self, view: View, tensor: TensorId) -> Node:
-        """The node that makes ``tensor`` of a view."""
+        """Return the node that makes ``tensor`` of a view."""
         sources = tuple(dict.fromkeys(view.sources))
         if not self._is_reshape(view):
             return Node("strided", (view.source,), tensor, view.strided, sources=sources)
@@ -230,7 +231,8 @@ class _Merging:
         return True
 
     def _leading_axes(self, operands: Sequence[TensorId], node: Node) -> Shape:
-        """The axes before the last one of what a node computes that could be rows of a matrix or pixels of an image."""
+        """Return the axes before the last one of what a node computes that could be rows of a matrix or pixels of an
+        image."""
         is_matrix, rows = self._are_rows[node.output], prod(self._tensors[node.output].shape[:-1])
         if node.kind == "map" and (is_matrix or rows == 1) and self._lie_as_rows(operands, rows):
             return self._axes_of_last(operands, node)
@@ -243,19 +245,20 @@ class _Merging:
         return all(_planes(self._tensors[self._source(t)].shape) == (rows, 1) for t in operands)
 
     def _axes_of_last(self, operands: Sequence[TensorId], node: Node) -> Shape:
-        """The axes before the last one of the operand that is computed last: its kernel can have ``node`` as its
+        """Return the axes before the last one of the operand that is computed last: its kernel can have ``node`` as its
         epilogue."""
         sources = {self._source(t) for t in operands}
         last = next((n.output for n in reversed(self._nodes) if n.output in sources), node.output)
         return self._tensors[last].shape[:-1]
 
     def _source(self, tensor: TensorId) -> TensorId:
-        """What an operand is a view of, if it differs only in how the axes before the last one are folded."""
+        """Return what an operand is a view of, if it differs only in how the axes before the last one are folded."""
         view = self._views.get(tensor)
         return view.source if view is not None and self._is_folded(view, tensor) else tensor
 
     def _axes_of_image(self, operands: Sequence[TensorId], node: Node) -> Shape:
-        """The axes before the last one of an image with the pixels that ``node`` computes: those of an operand, if one
+        """Return the axes before the last one of an image with the pixels that ``node`` computes: those of an
+        operand, if one
         is an image. Of several it is the one that lies in memory as most of them and the node's own result do, and of
         these the one that is computed last: its kernel can have the node as its epilogue."""
         views = [(t, self._views.get(t)) for t in operands if not self._tensors[t].is_constant]
@@ -285,20 +288,20 @@ class _Merging:
         return not any(v is None or self._is_reshape(v) for v in views) and self._written.isdisjoint(operands)
 
     def _read_as(self, node: Node) -> Shape | None:
-        """The only shape that anything reads the rows of a node's result in, if it is another one."""
+        """Return the only shape that anything reads the rows of a node's result in, if it is another one."""
         folded = set(self._folded_shapes(node))
         same = len(folded) == 1 and all(map(_folds, self._graph.consumers[node.output]))
         is_free = same and node.output not in self._graph.wanted and not _is_layer(self._graph, node)
         return folded.pop() if is_free else None
 
     def _folded_shapes(self, node: Node) -> list[Shape]:
-        """The shapes that reshapes make of the rows of a node's result."""
+        """Return the shapes that reshapes make of the rows of a node's result."""
         channels = self._tensors[node.output].shape[-1:]
         readers = [self._tensors[n.output].shape for n in self._graph.consumers.get(node.output, ()) if _folds(n)]
         return [shape for shape in readers if shape[-1:] == channels]
 
     def _in_shape(self, tensor: TensorId, shape: Shape) -> TensorId:
-        """An operand with other axes before the last one."""
+        """Return an operand with other axes before the last one."""
         if self._tensors[tensor].is_constant:
             return self._constant(tensor, shape)
         view = self._views.get(tensor) or View(tensor, whole(prod(shape)))
@@ -311,7 +314,8 @@ class _Merging:
         return self._made[made]
 
     def _flat(self, tensor: TensorId, node: Node) -> TensorId:
-        """A constant for the same node on a matrix: the weights of a layer, a number for each channel, or one."""
+        """Return a constant for the same node on a matrix: the weights of a layer, a number for each channel, or
+        one."""
         shape = self._tensors[tensor].shape
         if tensor != node.inputs[1] or not _is_layer(self._graph, node):
             return self._constant(tensor, shape[-1:])

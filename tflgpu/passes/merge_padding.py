@@ -41,7 +41,7 @@ def merge_padding(graph: Graph) -> Graph:
 def _padded(
     graph: Graph, image: TensorId, reader: Node, extra: Padding, fill: float | None
 ) -> Convolution | Depthwise | Pool | None:
-    """The attributes of ``reader`` with ``extra`` padding of ``image`` by ``fill``; None if it cannot pad."""
+    """Return the attributes of ``reader`` with ``extra`` padding of ``image`` by ``fill``; None if it cannot pad."""
     match reader.attributes:
         case Convolution() | Depthwise() as attributes if fill == 0:
             return replace(attributes, window=attributes.window.padded(extra))
@@ -64,7 +64,7 @@ def _is_not_negative(graph: Graph, tensor: TensorId) -> bool:
 
 
 def _image_padding(graph: Graph, node: Node) -> Padding | None:
-    """What a node adds around NHWC images; None if it does anything else."""
+    """Return what a node adds around NHWC images; None if it does anything else."""
     pad = node.attributes
     if not isinstance(pad, Rearrange) or pad.fill is None or node.epilogue or len(pad.axes) != 4:
         return None

@@ -34,7 +34,7 @@ def merge_products(graph: Graph) -> Graph:
 
 
 def _whole(graph: Graph, tensor: TensorId) -> TensorId:
-    """The tensor of which ``tensor`` is a reshape."""
+    """Return the tensor of which ``tensor`` is a reshape."""
     while (node := graph.producer.get(tensor)) is not None and node.kind == "reshape" and not node.epilogue:
         tensor = node.inputs[0]
     return tensor
@@ -69,7 +69,7 @@ def _is_scaling(graph: Graph, node: Node) -> bool:
 
 
 def _merged(graph: Graph, layers: Sequence[Node], new: NewTensors) -> Iterator[Node]:
-    """The joint layer, and a slice of its result for each of ``layers``."""
+    """Yield the joint layer, and a slice of its result for each of ``layers``."""
     rows = graph[layers[0].output].shape[:-1]
     sizes = [graph[layer.output].shape[-1] for layer in layers]
     weights = np.concatenate([_data(graph, layer.inputs[1]) for layer in layers])

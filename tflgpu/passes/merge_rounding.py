@@ -20,7 +20,7 @@ RANGES = {
 
 
 def merge_rounding(graph: Graph) -> Graph:
-    """An activation that only clamps becomes part of the rounding after it.
+    """Return an activation that only clamps becomes part of the rounding after it.
 
     Rounding is monotonic, so a value that is clamped and rounded is the rounded value, clamped to the rounded limits.
     Integer kernels compute it so. Values that are on a grid already are not rounded to it again.

@@ -35,7 +35,7 @@ def nest_concatenations(graph: Graph) -> Graph:
 
 
 def _joined(graph: Graph, inputs: Sequence[TensorId], axis: int) -> tuple[TensorId, ...]:
-    """The inputs, with a tensor in place of slices along ``axis`` that follow each other and are all of it."""
+    """Return the inputs, with a tensor in place of slices along ``axis`` that follow each other and are all of it."""
     result: list[TensorId] = []
     place = 0
     while place < len(inputs):
@@ -54,7 +54,7 @@ def _joined(graph: Graph, inputs: Sequence[TensorId], axis: int) -> tuple[Tensor
 
 
 def _slice(graph: Graph, tensor: TensorId, axis: int) -> tuple[TensorId, int] | None:
-    """Of a slice along ``axis``: the tensor that it is a part of, and where it begins; None if it is none."""
+    """Return the tensor of which a slice along ``axis`` is a part, and where it begins; None if it is none."""
     node = graph.producer.get(tensor)
     if node is None or not isinstance(node.attributes, Rearrange) or node.epilogue or node.attributes.fill is not None:
         return None

@@ -44,7 +44,7 @@ def pad_heads(graph: Graph) -> Graph:
 
 
 def _depth_of_heads(graph: Graph, layer: Node) -> int | None:
-    """Of how many elements the heads are that reshapes make of a layer's result, if these are no whole vec4s."""
+    """Return the elements of the heads that reshapes make of a layer's result, if these are no whole vec4s."""
     tensor, size = layer.output, graph[layer.output].shape[-1]
     if layer.epilogue or not all(graph[t].is_constant and graph[t].scale is None for t in layer.inputs[1:]):
         return None
@@ -57,7 +57,8 @@ def _depth_of_heads(graph: Graph, layer: Node) -> int | None:
 
 
 def _spread(graph: Graph, depths: Mapping[TensorId, int]) -> tuple[dict[TensorId, Padded], set[TensorId]]:
-    """The tensors that become larger with the results of layers, and the layers that have readers that cannot do so."""
+    """Return the tensors that become larger with the results of layers, and the layers that have readers that cannot
+    do so."""
     padded: dict[TensorId, Padded] = {}
     refused: set[TensorId] = set()
     for node in graph.nodes:
@@ -105,7 +106,7 @@ def _result(graph: Graph, node: Node, given: list[Padded | None]) -> tuple[Padde
 
 
 def _of_product(graph: Graph, node: Node, given: list[Padded | None]) -> tuple[Padded | None, bool]:
-    """The same of a product of matrices: heads are the terms of its sums, or its columns."""
+    """Return the same of a product of matrices: heads are the terms of its sums, or its columns."""
     attributes, (left, right) = node.attributes, given[:2]
     assert isinstance(attributes, MatMul)
     ranks = [len(graph[t].shape) for t in node.inputs[:2]]
@@ -118,7 +119,7 @@ def _of_product(graph: Graph, node: Node, given: list[Padded | None]) -> tuple[P
 
 
 def _rewritten(graph: Graph, depths: Mapping[TensorId, int], padded: Mapping[TensorId, Padded]) -> Graph:
-    """The graph with larger heads."""
+    """Yield the graph with larger heads."""
     new = NewTensors(graph)
     wider = [replace(graph[t], shape=_larger(graph[t].shape, p)) for t, p in padded.items()]
     shapes = {t.id: t.shape for t in wider}
@@ -155,7 +156,7 @@ def _whole(depth: int) -> int:
 
 
 def _with_zeros(data: Array, axis: int, depth: int) -> Array:
-    """``data`` with zeros after each ``depth`` elements along an axis."""
+    """Return ``data`` with zeros after each ``depth`` elements along an axis."""
     axis %= data.ndim
     shape, size = data.shape, data.shape[axis] // depth
     heads = data.reshape(*shape[:axis], size, depth, *shape[axis + 1 :])

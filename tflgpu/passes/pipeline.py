@@ -70,7 +70,7 @@ def optimize(graph: Graph) -> Graph:
 
 
 def optimizing(graph: Graph) -> Iterator[tuple[str, Graph]]:
-    """The graph after each pass, by the pass's name; first ``"lower"`` and the graph as it is given."""
+    """Yield the graph after each pass, by the pass's name; first ``"lower"`` and the graph as it is given."""
     with internal_faults("verifying the lowered graph"):
         verify(graph)
     yield "lower", graph

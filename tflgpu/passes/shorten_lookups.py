@@ -35,7 +35,7 @@ def _shortened(graph: Graph, node: Node) -> Node:
 
 
 def _position(graph: Graph, node: Node, position: Position, inputs: list[TensorId]) -> Position:
-    """The same coordinate of a node with other ``inputs``, to which those are added that it needs."""
+    """Return the same coordinate of a node with other ``inputs``, to which those are added that it needs."""
     start, terms = position.start, list[Digit | Lookup]()
     for term in position.terms:
         if isinstance(term, Digit):

@@ -69,7 +69,8 @@ class _Sinking:
         self._transposed[output] = Transposed(tensor, order, sources)
 
     def _plain(self, tensor: TensorId) -> TensorId:
-        """The tensor for a node that needs its axes in order; adds the node that transposes, if there is none yet."""
+        """Return the tensor for a node that needs its axes in order; adds the node that transposes, if there is none
+        yet."""
         known = self._transposed.get(tensor)
         if known is None or tensor in self._written:
             return tensor
@@ -104,7 +105,8 @@ class _Sinking:
         return replace(reordered, inputs=known, output=inner), order
 
     def _past_reshape(self, node: Node, order: Order) -> tuple[Node, Order] | None:
-        """The same as :meth:`_past` of a reshape that splits axes, or joins axes that are neighbours in the source.
+        """Return the same as :meth:`_past` of a reshape that splits axes, or joins axes that are neighbours in the
+        source.
 
         Axes of size 1 then come first, so that channels stay the last axis, or last, where the source has one channel.
         """
@@ -142,13 +144,13 @@ class _Sinking:
         return undone and len(others) == 1 and all(t.size == result.size for t in computed)
 
     def _like(self, tensor: Tensor, shape: Shape) -> TensorId:
-        """A tensor of ``shape`` that a node will compute, else as ``tensor``."""
+        """Return a tensor of ``shape`` that a node will compute, else as ``tensor``."""
         made = replace(tensor, id=next(self._fresh), name="", shape=shape)
         self._tensors[made.id] = made
         return made.id
 
     def _moved_back(self, tensor: TensorId, order: Order) -> TensorId:
-        """A transpose of an untransposed tensor, which ``order`` would turn into the tensor."""
+        """Return a transpose of an untransposed tensor, which ``order`` would turn into the tensor."""
         value, units = self._tensors[tensor], len(order) - len(self._tensors[tensor].shape)
         shape = tuple(((1,) * units + value.shape)[axis] for axis in _inverse(order))
         moved = self._like(value, shape)
@@ -162,7 +164,7 @@ class _Sinking:
         return is_padding and bool(readers) and all(n.kind in ("convolution", "depthwise", "pool") for n in readers)
 
     def _source(self, tensor: TensorId, order: Order) -> TensorId | None:
-        """The tensor that ``order`` turns into ``tensor``; None if a node would have to compute it."""
+        """Return the tensor that ``order`` turns into ``tensor``; None if a node would have to compute it."""
         if tensor in self._transposed:
             return self._transposed[tensor].source
         value = self._tensors[tensor]
@@ -184,7 +186,8 @@ def _moves_unit_axes(shape: Shape, order: Order) -> bool:
 
 
 def _regrouped(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]] | None:
-    """The smallest groups of axes of which a reshape makes others, without those of size 1; None of an empty tensor."""
+    """Return the smallest groups of axes of which a reshape makes others, without those of size 1; None of an empty
+    tensor."""
     if prod(old) == 0:
         return None
     groups: list[tuple[list[int], list[int]]] = []
@@ -209,7 +212,7 @@ def _inverse(order: Order) -> Order:
 
 
 def _transpose_order(graph: Graph, node: Node) -> Order | None:
-    """The order in which a node takes the axes of its input; None if it does more than transpose."""
+    """Return the order in which a node takes the axes of its input; None if it does more than transpose."""
     if not isinstance(node.attributes, Rearrange) or node.epilogue:
         return None
     axes = node.attributes.axes

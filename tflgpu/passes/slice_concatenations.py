@@ -29,7 +29,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Pieces:
-    """What stands in a tensor one after another along ``axis``. is_slice: whether the tensor is a slice of another."""
+    """Pieces of a tensor, one after another along ``axis``. is_slice: whether the tensor is a slice of another."""
 
     axis: int
     each: tuple[Piece, ...]
@@ -65,7 +65,7 @@ def slice_concatenations(graph: Graph) -> Graph:
 
 
 def _pieces(graph: Graph, node: Node, known: Mapping[TensorId, Pieces]) -> Pieces | None:
-    """What stands in the result of a concatenation, or of a slice of one; None for anything else."""
+    """Return what stands in the result of a concatenation, or of a slice of one; None for anything else."""
     if node.epilogue:
         return None
     if isinstance(node.attributes, Concatenate):
@@ -85,7 +85,7 @@ def _pieces(graph: Graph, node: Node, known: Mapping[TensorId, Pieces]) -> Piece
 
 
 def _cut(graph: Graph, source: Pieces, start: int, size: int) -> list[Piece] | None:
-    """The pieces of a slice of ``source``; None if one would be a part of what is no constant."""
+    """Return the pieces of a slice of ``source``; None if one would be a part of what is no constant."""
     result: list[Piece] = []
     place = 0
     for piece in source.each:
@@ -99,7 +99,7 @@ def _cut(graph: Graph, source: Pieces, start: int, size: int) -> list[Piece] | N
 
 
 def _tensors(graph: Graph, pieces: Pieces, new: NewTensors) -> list[Tensor]:
-    """A tensor for each piece; parts of constants are new constants."""
+    """Return a tensor for each piece; parts of constants are new constants."""
     result: list[Tensor] = []
     for piece in pieces.each:
         tensor = graph[piece.tensor]

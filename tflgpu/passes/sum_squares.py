@@ -38,7 +38,7 @@ def sum_squares(graph: Graph) -> Graph:
 
 
 def _root(graph: Graph, node: Node) -> Node | None:
-    """The map node that computes what ``node`` gives the squares of; without an epilogue it only reads that."""
+    """Return the map node that computes what ``node`` gives the squares of; without an epilogue it only reads that."""
     *before, last = node.epilogue or (None,)
     result = graph[node.output]
     if last is None or result.dtype != "float32" or result.precise:
@@ -69,7 +69,7 @@ def _is_two(graph: Graph, node: Node, operands: Sequence[Operand]) -> bool:
 
 
 def _of_squares(node: Node, source: TensorId, squares: Node, graph: Graph, new: NewTensors) -> Node:
-    """The reduction of the squares of ``source``."""
+    """Return the reduction of the squares of ``source``."""
     attributes = node.attributes
     assert isinstance(attributes, Reduce)
     epilogue, inputs = node.epilogue, (source, *node.inputs[1:])

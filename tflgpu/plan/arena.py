@@ -29,7 +29,7 @@ class Lifetime:
 
 
 def aligned(size: int) -> int:
-    """The least multiple of the alignment that holds ``size`` bytes."""
+    """Return the least multiple of the alignment that holds ``size`` bytes."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
@@ -55,7 +55,7 @@ def place(lifetimes: Mapping[int, Lifetime], part: int) -> tuple[dict[int, int],
 
 
 def _lowest_gap(begins: Bytes, ends: Bytes, size: int, part: int) -> int:
-    """The lowest offset at which ``size`` bytes overlap none of these ranges and lie in one part."""
+    """Return the lowest offset at which ``size`` bytes overlap none of these ranges and lie in one part."""
     order = np.argsort(begins)
     free_from = np.maximum.accumulate(np.append(0, ends[order]))
     in_two = free_from // part != (free_from + size - 1) // part
@@ -65,7 +65,7 @@ def _lowest_gap(begins: Bytes, ends: Bytes, size: int, part: int) -> int:
 
 
 def lower_bound(lifetimes: Mapping[int, Lifetime]) -> int:
-    """The largest sum of bytes alive at one kernel: no placement can be smaller."""
+    """Return the largest sum of bytes alive at one kernel: no placement can be smaller."""
     changes = np.zeros(2 + max((life.last for life in lifetimes.values()), default=0), np.int64)
     for life in lifetimes.values():
         changes[life.first] += aligned(life.size)

@@ -43,7 +43,7 @@ def memory_uses(
     storage: Mapping[TensorId, Storage],
     offsets: Mapping[TensorId, int],
 ) -> Iterator[Use]:
-    """What a kernel uses. The mappings: see :class:`tflgpu.plan.plan.Placement`."""
+    """Yield what a kernel uses. The mappings: see :class:`tflgpu.plan.plan.Placement`."""
     for argument in planned.arguments:
         if argument.tensor is not None:
             root = roots[argument.tensor]
@@ -77,7 +77,7 @@ class _Memory:
         self._read = [NEVER]
 
     def latest_conflict(self, use: Use) -> int:
-        """The latest interval with a kernel that must not run at the same time."""
+        """Return the latest interval with a kernel that must not run at the same time."""
         ranges = slice(bisect_right(self._begins, use.begin) - 1, bisect_left(self._begins, use.end))
         latest = max(self._written[ranges])
         return max(latest, *self._read[ranges]) if use.written else latest
@@ -90,7 +90,7 @@ class _Memory:
             self._read[ranges] = [max(interval, earlier) for earlier in self._read[ranges]]
 
     def _cut(self, place: int) -> int:
-        """The number of the range that begins at ``place``; afterwards there is one."""
+        """Return the number of the range that begins at ``place``; afterwards there is one."""
         number = bisect_left(self._begins, place)
         if number == len(self._begins) or self._begins[number] != place:
             for values in (self._written, self._read):

@@ -17,7 +17,8 @@ FEW, MANY = 3.0, 6.0
 
 
 def clear_choice(plans: Sequence[Plan]) -> Literal["launch", "persistent"] | None:
-    """The executor that is surely faster for these plans, made for the persistent one; None if only measuring can tell.
+    """Return the executor that is surely faster for these plans, made for the persistent one; None if only measuring
+    can tell.
 
     The persistent executor has one work-group on each compute unit, which takes one tile after another: the kernel's
     *waves*. A launch has as many work-groups on each compute unit as fit.

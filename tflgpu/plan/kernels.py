@@ -20,7 +20,7 @@ from tflgpu.target import VectorType
 
 
 def planned_kernel(node: Node, planning: Planning) -> PlannedKernel:
-    """The kernel of a node. Raises InternalError that names the node's operators."""
+    """Return the kernel of a node. Raises InternalError that names the node's operators."""
     with internal_faults(f"planning {node.title}"):
         return _planned(node, planning)
 
@@ -55,7 +55,7 @@ def _planned(node: Node, planning: Planning) -> PlannedKernel:
 
 
 def _to_integers(op: PlannedEpilogueOp, grid: Grid) -> tuple[PlannedEpilogueOp, ...]:
-    """The last op if its result is stored on the grid that it rounds to: it gives the integers alone."""
+    """Return the last op if its result is stored on the grid that it rounds to: it gives the integers alone."""
     zero = float(grid.zero)
     match op.function, op.parameters:
         case "fake_quantize", (scale, file_zero, low, high, *divisor):
@@ -75,7 +75,7 @@ def _to_integers(op: PlannedEpilogueOp, grid: Grid) -> tuple[PlannedEpilogueOp, 
 def _planned_epilogue(
     node: Node, value_type: VectorType, accesses: Mapping[int, Access]
 ) -> tuple[PlannedEpilogueOp, ...]:
-    """The epilogue after a result of ``value_type``. accesses: of the inputs that it reads, by number."""
+    """Return the epilogue after a result of ``value_type``. accesses: of the inputs that it reads, by number."""
     types = [value_type]
     planned: list[PlannedEpilogueOp] = []
     for k, op in enumerate(node.epilogue):

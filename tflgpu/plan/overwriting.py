@@ -9,7 +9,8 @@ from tflgpu.plan.plan import PlannedKernel
 
 
 def overwritable(planned: PlannedKernel, root: Mapping[TensorId, TensorId]) -> Iterator[TensorId]:
-    """The inputs that the kernel reads only at the element it is about to write: the result may take their memory.
+    """Yield the inputs that the kernel reads only at the element it is about to write: the result may take their
+    memory.
 
     Such are the epilogue's operands of the output's own shape and what the kernel names itself, such as the primary of
     a map, unless the kernel touches its output before, or reads the same memory in any other way as well.
@@ -29,7 +30,7 @@ def overwritable(planned: PlannedKernel, root: Mapping[TensorId, TensorId]) -> I
 def written_in_place(
     graph: Graph, kernels: Sequence[PlannedKernel], root: Mapping[TensorId, TensorId]
 ) -> dict[TensorId, TensorId]:
-    """The states' next values that a kernel may store over the last ones, which it then has for its root."""
+    """Return the states' next values that a kernel may store over the last ones, which it then has for its root."""
     found = {s.written: s.read for s in graph.states if _can_overwrite(s, kernels, root)}
     if not all(k.node.output in found for k in kernels if k.node.kind == "overwrite"):
         raise ValueError("a state would lose its elements")

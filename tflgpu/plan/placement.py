@@ -33,7 +33,7 @@ def placement(
     *,
     by_levels: bool = False,
 ) -> tuple[tuple[PlannedKernel, ...], Placement]:
-    """The order in which kernels run, and memory for all of their activations.
+    """Return the order in which kernels run, and memory for all of their activations.
 
     by_levels: order kernels by levels of dependency, and give no tensor memory of another one of its level, so that
     independent kernels do not wait for each other.
@@ -58,7 +58,7 @@ def placement(
 def _aliases(
     graph: Graph, kernels: Sequence[PlannedKernel], storage: Mapping[TensorId, Storage]
 ) -> tuple[dict[TensorId, TensorId], dict[TensorId, int]]:
-    """The tensor that has the memory of each, and at how many bytes of it those begin that do not begin at 0."""
+    """Return the tensor that has the memory of each, and at how many bytes of it those begin that do not begin at 0."""
     root, places = roots(graph), _places(graph, storage)
     shifts = {t: places[r].offset for t, r in root.items() if r in places}
     root = {t: places[r].whole if r in places else r for t, r in root.items()}
@@ -81,7 +81,7 @@ def _uses(
     root: Mapping[TensorId, TensorId],
     boundary: Collection[TensorId],
 ) -> dict[TensorId, Uses]:
-    """times: of kernels, in their order. boundary: the tensors that have memory outside of the arena."""
+    """Find the uses. times: of kernels, in their order. boundary: the tensors that have memory outside of the arena."""
     found: dict[TensorId, Uses] = {}
     for time, planned in zip(times, kernels, strict=True):
         for tensor in dict.fromkeys(root[a.tensor] for a in planned.arguments if a.tensor is not None):
@@ -120,7 +120,7 @@ def _is_alike(source: Storage, result: Storage) -> bool:
 def _lifetimes(
     uses: Mapping[TensorId, Uses], owner: Mapping[TensorId, TensorId], storage: Mapping[TensorId, Storage]
 ) -> dict[TensorId, Lifetime]:
-    """The lifetimes of memory, by the tensor that has it first."""
+    """Return the lifetimes of memory, by the tensor that has it first."""
     lifetimes: dict[TensorId, Lifetime] = {}
     for tensor, (first, last, _) in uses.items():
         memory, size = owner.get(tensor, tensor), storage[tensor].bytes

@@ -93,7 +93,7 @@ class Plan(Placement):
         return sum(a.bytes for k in self.kernels for a in k.arguments if a.data is not None)
 
     def place(self, tensor: TensorId) -> str:
-        """The memory in which an activation lies: ``"input"``, ``"output"``, ``"state"`` or ``"arena"``."""
+        """Return the memory in which an activation lies: ``"input"``, ``"output"``, ``"state"`` or ``"arena"``."""
         root = self.roots[tensor]
         states = [t for s in self.graph.states for t in (s.read, s.written)]
         for place, boundary in (("input", self.graph.inputs), ("output", self.graph.outputs), ("state", states)):

@@ -42,7 +42,7 @@ def make_plan(
 
 
 def _plan_within(planning: Planning, fuse: bool) -> Plan:
-    """A plan whose kernels keep to ``target.group_sizes``: the nodes of those that do not are planned anew."""
+    """Return a plan whose kernels keep to ``target.group_sizes``: the nodes of those that do not are planned anew."""
     allowed = dict(planning.target.group_sizes)
     while True:
         plan = _make_plan(planning, fuse)

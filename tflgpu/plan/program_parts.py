@@ -36,7 +36,8 @@ class Run(NamedTuple):
 
 
 def find_runs(intervals: Sequence[Sequence[str]]) -> list[Run]:
-    """Persistent kernels by number, and what they run: as few kernels as possible, of about equal numbers of functions.
+    """Return persistent kernels by number, and what they run: as few kernels as possible, of about equal numbers of
+    functions.
 
     Layers that repeat are runs of the same kernels. Runs end between intervals, if that takes not too many copies of
     functions.
@@ -57,7 +58,7 @@ def find_runs(intervals: Sequence[Sequence[str]]) -> list[Run]:
 
 
 def find_parts(sizes: Sequence[int]) -> list[int]:
-    """The part of the program that each kernel is compiled in: as few parts as possible, of about equal length.
+    """Return the part of the program that each kernel is compiled in: as few parts as possible, of about equal length.
 
     Args:
         sizes: How long the text of each kernel is.
@@ -76,7 +77,7 @@ def _kernels(runs: Sequence[Run]) -> int:
 
 
 def _runs(intervals: Sequence[Sequence[str]], most: int) -> list[Run]:
-    """The runs of kernels of ``most`` functions each, if no interval has more."""
+    """Return the runs of kernels of ``most`` functions each, if no interval has more."""
     needed = [frozenset(interval) for interval in intervals]
     kernels, chosen = list[set[str]](), list[int]()  # the functions of each; the kernel of each launch
     copies = int((COPIES - 1) * len(frozenset[str]().union(*needed)))
@@ -98,7 +99,8 @@ def _runs(intervals: Sequence[Sequence[str]], most: int) -> list[Run]:
 def _chosen(
     kernels: list[set[str]], chosen: Sequence[int], following: Sequence[Functions], most: int, copies: int
 ) -> int | None:
-    """The kernel for the first of the ``following`` intervals, which may be a new one; None if it has to be split.
+    """Return the kernel for the first of the ``following`` intervals, which may be a new one; None if it has to be
+    split.
 
     chosen: the kernels of the launches before. copies: how many functions more than there are all kernels may have.
     """

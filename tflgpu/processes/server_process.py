@@ -31,7 +31,7 @@ def end_in_words(code: int) -> str:
 
 
 def signal_name(number: int) -> str:
-    """The name of a signal, such as SIGSEGV."""
+    """Return the name of a signal, such as SIGSEGV."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -65,7 +65,7 @@ def advise(
 
 
 def _split(subgraph: Subgraph, lowered: Lowered, partitions: Sequence[Partition]) -> Iterator[Advice]:
-    """The operators that cut the model into several partitions, and what the device would gain without them."""
+    """Yield the operators that cut the model into several partitions, and what the device would gain without them."""
     refused = {e.index: e.code for e in lowered.entries if e.reasons}
     if not refused or lowered.unknown:
         return
@@ -81,7 +81,8 @@ def _split(subgraph: Subgraph, lowered: Lowered, partitions: Sequence[Partition]
         return
 
     def cost(codes: Collection[str]) -> tuple[int, int]:
-        """Changes between device and CPU, and bytes that cross, if the device ran the operators of these codes too."""
+        """Count changes between device and CPU, and bytes that cross, if the device ran the operators of these codes
+        too."""
         capable = lowered.capable | {i for i, code in refused.items() if code in codes}
         cut = partition(subgraph, capable, inputs, outputs)
         return _changes(cut), crossing_bytes(cut, subgraph)
@@ -193,7 +194,7 @@ def _float_interface(subgraph: Subgraph, lowered: Lowered) -> Iterator[Advice]:
 
 
 def _free_axes(lowered: Lowered) -> Iterator[Advice]:
-    """Inputs with sizes that the file leaves open."""
+    """Yield inputs with sizes that the file leaves open."""
     for name, tensor in lowered.inputs:
         free = [i for i, d in enumerate(tensor.signature) if d == -1]
         if free == [0]:
@@ -213,7 +214,7 @@ def _free_axes(lowered: Lowered) -> Iterator[Advice]:
 
 
 def _neighbours(subgraph: Subgraph) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-    """The operators that read each tensor of the file, and those that write it."""
+    """Return the operators that read each tensor of the file, and those that write it."""
     readers: dict[int, list[int]] = {}
     writers: dict[int, list[int]] = {}
     for operator in subgraph.operators:
@@ -224,7 +225,7 @@ def _neighbours(subgraph: Subgraph) -> tuple[dict[int, list[int]], dict[int, lis
 
 
 def _touched(graph: Graph, node: Node) -> list[TensorId]:
-    """The activations that a node's kernel reads and writes; a view has no kernel."""
+    """Return the activations that a node's kernel reads and writes; a view has no kernel."""
     if node.in_place:
         return []
     return [*dict.fromkeys(t for t in node.inputs if not graph[t].is_constant), node.output]

@@ -24,7 +24,7 @@ from tflgpu.report.report import FusionReport, ModelInfo, OperatorReport, Report
 def make_report(
     frontend: Frontend, partitions: Sequence[Partition], graphs: Sequence[Graph], plans: Sequence[Plan] = ()
 ) -> Report:
-    """The report of a model that was cut into ``partitions``.
+    """Return the report of a model that was cut into ``partitions``.
 
     graphs: of the partitions on the device, optimized and with their conversions to the host's order. plans: of the
     same partitions; empty without a device.
@@ -52,7 +52,7 @@ def make_report(
 
 
 def describe(model: Model, entry: EntryPoint, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> ModelInfo:
-    """What the file declares. inputs, outputs: with the shapes that the model was compiled for."""
+    """Return what the file declares. inputs, outputs: with the shapes that the model was compiled for."""
     subgraphs = tuple(SubgraphInfo(s.name, len(s.operators), len(s.tensors)) for s in model.subgraphs)
     signatures = tuple(SignatureInfo(s.key, s.subgraph, tuple(s.inputs), tuple(s.outputs)) for s in model.signatures)
     kind, size = kind_of(model.subgraphs[entry.subgraph]), constant_bytes(model)
@@ -60,7 +60,7 @@ def describe(model: Model, entry: EntryPoint, inputs: Sequence[TensorInfo], outp
 
 
 def constant_bytes(model: Model) -> int:
-    """Of weights and other constants, as stored in the file."""
+    """Return the bytes of weights and other constants, as stored in the file."""
     data = [t.data for s in model.subgraphs for t in s.tensors if t.data is not None]
     constants = {d.ctypes.data: d.nbytes for d in data}  # tensors may share a buffer
     return sum(constants.values())

@@ -37,7 +37,7 @@ class OffTensor:
 
 @dataclass(frozen=True)
 class HalfPrecision:
-    """What the check of a model in half precision found.
+    """Result of the check of a model in half precision.
 
     judge: whose answers it was compared with; ``""`` if it was not. error: the largest of an output, as a part of its
     range. first: the first tensor that is off. unchecked: why there was no comparison. inputs: how many sets were run.

@@ -1,4 +1,4 @@
-"""What of a quantized model is computed with integers, and why the rest is not."""
+"""Report of what is computed with integers in a quantized model, and why the rest is not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tflgpu.report.report import FloatProducts, IntegerReport
 
 
 def integer_report(plans: Sequence[Plan]) -> IntegerReport:
-    """Of a quantized model's plans."""
+    """Return the report of a quantized model's plans."""
     reasons = Counter[str | None]()
     operators, conversions = set[int](), 0
     for plan in plans:
@@ -41,5 +41,5 @@ def _reason(plan: Plan, planned: PlannedKernel) -> str | None:
 
 
 def _are_integers(plan: Plan, tensors: Sequence[int]) -> Iterator[bool]:
-    """Of each activation whether it is stored as integers of a grid."""
+    """Return for each activation whether it is stored as integers of a grid."""
     return (plan.storage[t].grid is not None for t in tensors if t in plan.storage)

@@ -8,7 +8,7 @@ from tflgpu.report.table import Table
 
 
 class Rates:
-    """What follows from a kernel's work and time."""
+    """Rates that follow from a kernel's work and time."""
 
     macs: int
     bytes: int
@@ -56,7 +56,7 @@ class KernelTime(Rates):
 
     @property
     def title(self) -> str:
-        """What it computes, in words: a chain of operators, which several kernels may have in common."""
+        """Title of the kernel, in words: a chain of operators, which several kernels may have in common."""
         return " + ".join(self.operators) or "(layout conversion)"
 
 
@@ -81,7 +81,7 @@ class Profile:
         return self._table.text()
 
     def _repr_html_(self) -> str:
-        """What notebooks show."""
+        """Return what notebooks show."""
         return self._table.html()
 
     @property

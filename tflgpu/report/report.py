@@ -38,7 +38,7 @@ class SignatureInfo:
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What the file declares.
+    """Declarations of the file.
 
     kind: how numbers are stored, in words (``"float32 with float16 weights"``).
     inputs, outputs: of the chosen entry point. constant_bytes: weights and other constants, as stored in the file.
@@ -91,7 +91,7 @@ class FusionReport:
 
 @dataclass(frozen=True)
 class Advice:
-    """What the author of a model could change, and what that would gain.
+    """A change that the author of a model could make, and its gain.
 
     kind: topic of :mod:`tflgpu.report.advice`. operators: indices of the operators that it is about.
     """
@@ -129,7 +129,7 @@ class IntegerReport:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What runs on integers, in sentences."""
+        """Sentences about what runs on integers."""
         total = self.products + sum(each.kernels for each in self.float_products)
         by = f" by {self.unit}" if self.products else ""
         return (
@@ -210,7 +210,7 @@ class Report:
         return {"format": FORMAT} | asdict(self)
 
     def _repr_html_(self) -> str:
-        """What notebooks show."""
+        """Return what notebooks show."""
         rows = [
             (
                 *(str(o.index), o.code, str(o.version), o.device, "" if o.kernel is None else str(o.kernel)),
@@ -231,7 +231,7 @@ class Report:
 
     @property
     def _summary(self) -> tuple[str, ...]:
-        """What concerns the whole model, in sentences."""
+        """Sentences about the whole model."""
         lines = [self.places]
         if self.kernels is not None:
             lines.append(
@@ -248,12 +248,12 @@ class Report:
 
 
 def counted(count: int, noun: str) -> str:
-    """A count with its noun, in the plural unless it is 1."""
+    """Return a count with its noun, in the plural unless it is 1."""
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def size(count: int) -> str:
-    """A number of bytes as text, in decimal units."""
+    """Return a number of bytes as text, in decimal units."""
     if count < 1000:
         return counted(count, "byte")
     return f"{count / 1e3:.1f} kB" if count < 1e6 else f"{count / 1e6:.1f} MB"

@@ -33,7 +33,7 @@ class Table:
         return "\n".join((self.title, *placed, *self.notes))
 
     def html(self) -> str:
-        """A table element, and a paragraph for each note. What the cells say is escaped."""
+        """Return a table element, and a paragraph for each note. What the cells say is escaped."""
         from html import escape  # a start does without
 
         aligned = [' style="text-align: right"' if header in self.right else "" for header in self.headers]

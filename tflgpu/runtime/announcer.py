@@ -19,14 +19,14 @@ FAILED = "a function that was to be called after an inference has failed"
 
 
 class Ending(Protocol):
-    """What can be waited for."""
+    """Protocol of what can be waited for."""
 
     def settle(self) -> None:
         """Wait for it, without its result or error."""
 
 
 class Announcer:
-    """Those of one model, one after another, in a thread that ends when there is nothing more to wait for."""
+    """Announcements of one model, one after another, in a thread that ends when there is nothing more to wait for."""
 
     def __init__(self) -> None:
         # A signal handler may add one in the middle of any method.

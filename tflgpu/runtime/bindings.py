@@ -13,7 +13,7 @@ Bind = Literal["matching"] | Mapping[str, str]
 
 @dataclass(frozen=True)
 class SignatureBinding:
-    """What one signature has of the states of a session.
+    """Binding of one signature to the states of a session.
 
     Attributes:
         reads: Its inputs that are states.
@@ -29,7 +29,7 @@ class SignatureBinding:
 
 
 def chosen_pairs(signatures: Sequence[SignatureInfo], bind: Bind) -> dict[str, str]:
-    """The input that each bound output is bound to.
+    """Return the input that each bound output is bound to.
 
     Args:
         signatures: Those of the file.
@@ -55,7 +55,7 @@ def chosen_pairs(signatures: Sequence[SignatureInfo], bind: Bind) -> dict[str, s
 
 
 def bindings_of(signatures: Sequence[SignatureInfo], chosen: Mapping[str, str]) -> dict[str | None, SignatureBinding]:
-    """What each signature has of the states that :func:`chosen_pairs` chose; a state has the name of its input.
+    """Return what each signature has of the states that :func:`chosen_pairs` chose; a state has the name of its input.
 
     Raises:
         ValueError: Two outputs of a signature are bound to the same input.
@@ -74,7 +74,7 @@ def bindings_of(signatures: Sequence[SignatureInfo], chosen: Mapping[str, str]) 
 
 
 def _matching(signatures: Sequence[SignatureInfo]) -> dict[str, str]:
-    """The names of outputs that are inputs as well, each with itself."""
+    """Return the names of outputs that are inputs as well, each with itself."""
     infos: dict[str, list[TensorInfo]] = {}
     for info in _all(signatures):
         infos.setdefault(info.name, []).append(info)
@@ -98,7 +98,7 @@ def _check_names(signatures: Sequence[SignatureInfo], chosen: Mapping[str, str])
 
 
 def _form(info: TensorInfo) -> TensorInfo:
-    """What has to be equal of an output and the input that it is bound to."""
+    """Return what has to be equal of an output and the input that it is bound to."""
     return TensorInfo("", info.shape, info.dtype, info.quantization)
 
 

@@ -52,12 +52,12 @@ class DeviceDescription:
     float64: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields, those of the limits among them, as plain data."""
+        """Return the fields, those of the limits among them, as plain data."""
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "limits"}
         return own | asdict(self.limits)
 
     def target(self, options: Options) -> Target:
-        """What planning needs to know, under the caller's choices.
+        """Return what planning needs to know, under the caller's choices.
 
         Raises DeviceError if the device does not have what they need.
         """

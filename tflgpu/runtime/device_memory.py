@@ -73,7 +73,7 @@ class DeviceMemory:
         return whole.int_ptr, self.offset + cast("int", self.buffer.get_info(cl.mem_info.OFFSET))
 
     def read(self, queue: cl.CommandQueue) -> NDArray[Any]:
-        """A copy on the host, taken when all earlier commands of the queue are done."""
+        """Return a copy on the host, taken when all earlier commands of the queue are done."""
         array = np.empty(self.shape, self.dtype)
         copy(queue, array, self.buffer, src_offset=self.offset)
         return array
@@ -96,7 +96,7 @@ def is_device_array(value: object) -> TypeGuard[DeviceArray]:
 
 
 def device_memory(role: str, info: TensorInfo, array: DeviceArray, session: Session) -> DeviceMemory:
-    """The memory of a caller's array for the input or output ``info``; a buffer is taken as a whole.
+    """Return the memory of a caller's array for the input or output ``info``; a buffer is taken as a whole.
 
     Waits for the commands of an Array's own queue. The caller checks the shape.
 

@@ -1,4 +1,4 @@
-"""What runs a partition: the device, LiteRT on the CPU, or the device in a loop or a branch that the host decides."""
+"""Engines that run a partition: the device, LiteRT on the CPU, or the device in a loop or a branch of the host."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class PartedLoopEngine(PieceEngine[PartedLoopPartition]):
             at = end
 
     def profile(self, inputs: Sequence[Array], runs: int) -> list[list[Interval] | None]:
-        """The condition and what an iteration runs, with the first values of the state."""
+        """Return the condition and what an iteration runs, with the first values of the state."""
         values = self._first(dict(zip(self._partition.inputs, inputs, strict=True)))
         found: list[list[Interval] | None] = [self.executors[0].profile(self._tested(values), runs)]
         for part, engine in zip(self._partition.body, self._parts, strict=True):
@@ -142,7 +142,7 @@ class PartedLoopEngine(PieceEngine[PartedLoopPartition]):
         return found
 
     def _first(self, values: Values) -> Values:
-        """The first values of the state."""
+        """Return the first values of the state."""
         partition = self._partition
         starts = zip(partition.state, partition.starts, strict=True)
         return {t: values[start] for t, start in starts if start is not None} | dict(partition.known)
@@ -162,7 +162,7 @@ class PartedLoopEngine(PieceEngine[PartedLoopPartition]):
 
 
 def engine_of(partition: CompiledPartition, executors: Sequence[Executor]) -> Executor | PieceEngine[Any]:
-    """What runs a partition on the device. executors: of its pieces."""
+    """Return what runs a partition on the device. executors: of its pieces."""
     match partition:
         case LoopPartition():
             return LoopEngine(partition, executors)

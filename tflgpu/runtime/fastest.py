@@ -21,7 +21,7 @@ ENOUGH_SECONDS = 0.2
 def fastest(
     candidates: Sequence[Candidate], run: Callable[[Candidate], object], now: Callable[[], float] = perf_counter
 ) -> Candidate:
-    """The candidate whose runs take the least time: the median of the second half of each of its turns.
+    """Return the candidate whose runs take the least time: the median of the second half of each of its turns.
 
     Args:
         candidates: One or more. A single one does not run.
@@ -44,7 +44,7 @@ def fastest(
 
 
 def _turn(run: Callable[[], object], length: float, now: Callable[[], float]) -> list[float]:
-    """The seconds of each of the runs in a row; at least one, and no further one after ``length`` seconds."""
+    """Return the seconds of each of the runs in a row; at least one, and no further one after ``length`` seconds."""
     times: list[float] = []
     begun = now()
     while not times or (len(times) < IN_A_ROW and now() - begun < length):

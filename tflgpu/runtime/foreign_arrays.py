@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 class HasDLPack(Protocol):
-    """What exports its memory by DLPack, such as a tensor of PyTorch."""
+    """Protocol of an object that exports its memory by DLPack, such as a tensor of PyTorch."""
 
     def __dlpack__(self, *, stream: Any = None) -> Any: ...
 
@@ -18,7 +18,7 @@ class HasDLPack(Protocol):
 
 
 class HasArray(Protocol):
-    """What numpy makes an array of, such as a tensor of TensorFlow."""
+    """Protocol of an object that numpy makes an array of, such as a tensor of TensorFlow."""
 
     def __array__(self) -> Any: ...
 
@@ -55,7 +55,7 @@ def _is_buffer(value: Any) -> bool:
 
 
 def host_array(what: str, given: Any) -> NDArray[Any]:
-    """An array of the host with the elements of another one, in the same memory where that is possible.
+    """Return an array of the host with the elements of another one, in the same memory where that is possible.
 
     Raises ValueError with ``what`` and the reason for memory of another device, and for what is no array.
     """
@@ -84,7 +84,7 @@ def _require_host(what: str, given: HasDLPack) -> None:
 
 
 def writable_array(what: str, given: Any) -> NDArray[Any]:
-    """A caller's array of the host as one of numpy in the same memory, to be written.
+    """Return a caller's array of the host as one of numpy in the same memory, to be written.
 
     Raises TypeError for what is no array, ValueError for memory that cannot be written from here.
     """
@@ -102,7 +102,7 @@ def writable_array(what: str, given: Any) -> NDArray[Any]:
 
 
 def _by_array(given: Any, view: NDArray[Any]) -> NDArray[Any]:
-    """What ``__array__`` gives, if it is the memory of ``view``: numpy takes that of DLPack to be read-only."""
+    """Return what ``__array__`` gives, if it is the memory of ``view``: numpy takes that of DLPack to be read-only."""
     try:
         other = np.asarray(given)
     except REFUSALS:

@@ -38,7 +38,7 @@ class InputCheck:
         self.fitting = _fitting_alone(wanted) if len(wanted) == 1 else _fitting_together(wanted)
 
     def values(self, inputs: Inputs) -> list[Value]:
-        """Inputs by name, in order, or a single one -> values in order.
+        """Return inputs by name, in order, or a single one -> values in order.
 
         Raises ValueError if one does not fit, TypeError for what holds no inputs.
         """
@@ -95,7 +95,7 @@ Fitting = Callable[[Inputs], list[Array] | None]
 
 
 def _fitting_alone(wanted: Wanted) -> Fitting:
-    """The check of the only input."""
+    """Return the check of the only input."""
     ((name, (dtype, shape)),) = wanted.items()
 
     def fitting(inputs: Inputs) -> list[Array] | None:
@@ -110,7 +110,7 @@ def _fitting_alone(wanted: Wanted) -> Fitting:
 
 
 def _fitting_together(wanted: Wanted) -> Fitting:
-    """The check of several inputs, or of none."""
+    """Return the check of several inputs, or of none."""
     names, kinds = list(wanted), list(wanted.values())
 
     def fitting(inputs: Inputs) -> list[Array] | None:
@@ -134,7 +134,8 @@ def _fitting_together(wanted: Wanted) -> Fitting:
 def check_outputs(
     given: Outputs, infos: Sequence[TensorInfo], session: Session
 ) -> tuple[dict[int, DeviceMemory], dict[str, NDArray[Any]]]:
-    """A caller's arrays by name of output -> memory on the device by number of output, and arrays of the host by name.
+    """Return a caller's arrays by name of output -> memory on the device by number of output, and arrays of the host
+    by name.
 
     Raises ValueError if one does not fit, TypeError for anything but a dictionary of arrays.
     """
@@ -178,7 +179,7 @@ def _check_shape(role: str, info: TensorInfo, shape: Shape, free_axes: Sequence[
 
 
 def _element_type(info: TensorInfo) -> np.dtype[Any]:
-    """Raises UnsupportedError for strings, handles and numbers that fill no byte."""
+    """Raise UnsupportedError for strings, handles and numbers that fill no byte."""
     try:
         return np.dtype(info.dtype)
     except TypeError:

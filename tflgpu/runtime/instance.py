@@ -72,7 +72,7 @@ class Instance:
         drafts: bool = False,
         built: Mapping[str, tuple[Program, Binaries]] | None = None,
     ) -> None:
-        """Raises BuildError, DeviceError, and UnsupportedError if LiteRT also refuses a partition for the CPU.
+        """Raise BuildError, DeviceError, and UnsupportedError if LiteRT also refuses a partition for the CPU.
 
         Raises WideGroupsError if the compiler allows a kernel fewer work-items than were planned.
 
@@ -118,7 +118,7 @@ class Instance:
             self._hold(None)
 
     def _start(self, number: int, clock: Stopwatch, cache: Cache | None) -> tuple[CompiledPartition, Engine]:
-        """A partition with the binaries of its programs, and the engine that runs it."""
+        """Return a partition with the binaries of its programs, and the engine that runs it."""
         partition = self.artifact.partitions[number]
         if isinstance(partition, CpuPartition):
             interpreter = self._interpreter(partition, cache)
@@ -177,7 +177,7 @@ class Instance:
             engine.launch()
 
     def _only_engine(self) -> Executor | None:
-        """The executor that runs the whole model, from its inputs to its outputs; None if there is none."""
+        """Return the executor that runs the whole model, from its inputs to its outputs; None if there is none."""
         if len(self._engines) != 1 or not isinstance(self._engines[0], Executor):
             return None
         artifact = self.artifact
@@ -245,7 +245,8 @@ class Instance:
         return [array for number, array in enumerate(results) if number not in outputs]
 
     def _run_partitions(self, inputs: Sequence[Value]) -> tuple[dict[TensorIndex, Array], list[float]]:
-        """The values of the model's inputs, of tensors between its partitions, and of its outputs, all on the host.
+        """Return the values of the model's inputs, of tensors between its partitions, and of its outputs, all on the
+        host.
 
         And the seconds that each partition took.
         """
@@ -320,7 +321,7 @@ class Instance:
             engine.reset_state()
 
     def profile(self, inputs: Sequence[Value], runs: int) -> Timed:
-        """Times of ``runs`` inferences on the device, and of one on the CPU. The state changes as by one run."""
+        """Return times of ``runs`` inferences on the device, and of one on the CPU. The state changes as by one run."""
         self._settle()
         values, seconds = self._run_partitions(inputs)
         found: list[tuple[DevicePartition, list[Interval] | None]] = []
@@ -364,13 +365,13 @@ def _alone(results: Sequence[Array], inputs: Sequence[Value]) -> list[Array]:
 
 
 def _check_shape(what: str, planned: Shape, computed: Shape) -> None:
-    """Raises ValueError where the CPU gave another shape than there is room for on the device."""
+    """Raise ValueError where the CPU gave another shape than there is room for on the device."""
     if computed != planned:
         raise ValueError(f"{what} has shape {list(computed)} in this run; {list(planned)} was expected")
 
 
 def checked_results(partition: CompiledPartition, results: list[Array]) -> list[Array]:
-    """The results of the partition as they are meant: trimmed, without what its checks and sizes are.
+    """Return the results of the partition as they are meant: trimmed, without what its checks and sizes are.
 
     Raises ValueError for every fault that the checks found.
     """
@@ -384,7 +385,7 @@ def checked_results(partition: CompiledPartition, results: list[Array]) -> list[
 
 
 def open_executor(partition: DevicePartition, program: Any, session: Session) -> Executor:
-    """The executor that the partition was compiled for. Raises DeviceError if memory runs out."""
+    """Return the executor that the partition was compiled for. Raises DeviceError if memory runs out."""
     executable = partition.executable
     if executable.claiming:
         return ClaimingExecutor(executable, executable.claiming, program, session)

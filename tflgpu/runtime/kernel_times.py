@@ -1,4 +1,4 @@
-"""What an instance measured -> a profile."""
+"""An instance's measurements -> a profile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call of :meth:`tflgpu.CompiledModel.run` asks for, and whether the next one asks for the same."""
+"""Request of a call of :meth:`tflgpu.CompiledModel.run`, and whether the next one asks for the same."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Targets(NamedTuple):
     arrays: Mapping[str, Array] = MappingProxyType({})
 
     def delivered(self, results: Sequence[Array]) -> dict[str, Array]:
-        """What went to the host, by name, but for what the caller gave arrays for: these get it."""
+        """Return what went to the host, by name, but for what the caller gave arrays for: these get it."""
         found = dict(zip(self.names, results)) if results else {}  # noqa: B905 - this takes less time
         if self.arrays:
             for name, array in self.arrays.items():
@@ -66,7 +66,7 @@ class LastCall:
         self._known: _Known | None = None
 
     def again(self, inputs: Inputs, outputs: Outputs | None) -> _Known | None:
-        """What was kept, if these arguments are the same arrays, and they are where they were."""
+        """Return what was kept, if these arguments are the same arrays, and they are where they were."""
         known = self._known  # another thread may keep another call
         if known is None:
             return None
@@ -96,7 +96,7 @@ class LastCall:
 
 
 def _arguments(inputs: Inputs, outputs: Outputs | None) -> list[Any]:
-    """The arrays of a call, with the names that they were given by: calls with the same ones are the same."""
+    """Return the arrays of a call, with the names that they were given by: calls with the same ones are the same."""
     found: list[Any] = [*inputs] if type(inputs) is list else [inputs]
     if type(inputs) is dict:
         found = [*inputs, *inputs.values()]

@@ -1,4 +1,4 @@
-"""What :meth:`tflgpu.CompiledModel.session` returns: runs of a file's signatures over states of their own."""
+"""Result of :meth:`tflgpu.CompiledModel.session`: runs of a file's signatures over states of their own."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ModelSession:
         return tuple(self._states)
 
     def states_of(self, signature: str | None) -> frozenset[str]:
-        """The inputs of a signature that are states."""
+        """Return the inputs of a signature that are states."""
         return self._bindings[signature].reads
 
     def prepare(self, signature: str | None) -> None:
@@ -138,7 +138,7 @@ class ModelSession:
     def _prepared(
         self, signature: str | None, inputs: Mapping[str, Given], outputs: Outputs | None
     ) -> tuple[OpenSignature, SignatureBinding, dict[str, Given], list[HeldState]]:
-        """What a run needs: its signature, all inputs, and the states on the device."""
+        """Return what a run needs: its signature, all inputs, and the states on the device."""
         key, binding = self._binding(signature)
         _check_unbound("input", inputs, binding.reads)
         _check_unbound("output", outputs or {}, binding.writes)
@@ -151,7 +151,7 @@ class ModelSession:
         return opened, binding, given, held
 
     def _binding(self, signature: str | None) -> tuple[str | None, SignatureBinding]:
-        """A signature's key, and what it has of the states. Raises ValueError if there is none of that name."""
+        """Return a signature's key, and what it has of the states. Raises ValueError if there is none of that name."""
         key = self._own if signature is None else signature
         if key not in self._bindings:
             known = ", ".join(repr(known) for known in self._bindings)
@@ -164,7 +164,7 @@ class ModelSession:
             self._states[binding.writes[output]].take(array)
 
     def state(self, name: str) -> Array:
-        """The value of a state, after all runs that were enqueued, as a new array.
+        """Return the value of a state, after all runs that were enqueued, as a new array.
 
         Args:
             name: Of the input that reads it.
@@ -201,7 +201,7 @@ class ModelSession:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Raises ValueError if the model or session is closed, RuntimeError while another call is under way."""
+        """Raise ValueError if the model or session is closed, RuntimeError while another call is under way."""
         if not self._lock.acquire(blocking=False):
             raise RuntimeError("another call of this session is under way; each thread needs a session of its own")
         try:

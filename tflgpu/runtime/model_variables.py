@@ -25,7 +25,7 @@ class VariableValues:
         self._initialized: set[int] = set()  # the subgraphs of CALL_ONCEs
 
     def value(self, key: str, info: TensorInfo) -> StateValue:
-        """The value of a variable. info: of what a run reads or writes."""
+        """Return the value of a variable. info: of what a run reads or writes."""
         if key not in self._values:
             self._values[key] = StateValue(info)
         return self._values[key]
@@ -60,7 +60,7 @@ class ModelVariables:
 
     @contextmanager
     def turn(self) -> Iterator[VariableValues]:
-        """The values, for one run."""
+        """Open the values, for one run."""
         with self.lock:
             depth = self._depth
             self._depth = depth + 1

@@ -21,7 +21,7 @@ Callback = Callable[[Submission, Any], object]
 
 
 class Model(Protocol):
-    """What a pool needs of a model."""
+    """Protocol of the models of a pool."""
 
     def enqueue(self, inputs: Inputs, outputs: Outputs | None = None) -> Submission:
         """Start an inference."""

@@ -24,7 +24,7 @@ def open_fastest(
     *,
     drafts: bool = False,
 ) -> Instance:
-    """An instance of the artifact that the device runs in the least time. All artifacts are of the same model.
+    """Return an instance of the artifact that the device runs in the least time. All artifacts are of the same model.
 
     Raises what :class:`Instance` does. If there are several artifacts, one that raises DeviceError is skipped, and none
     is compiled as a draft.

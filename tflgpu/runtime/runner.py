@@ -79,11 +79,11 @@ class Runner:
 
     @property
     def instances(self) -> Instances:
-        """Those for calls that interrupt no other, the one unused for longest first."""
+        """Instances for calls that interrupt no other, the one unused for longest first."""
         return self._instances.get(0, OrderedDict())
 
     def run(self, inputs: Inputs, outputs: Outputs | None, states: States = None) -> dict[str, Array]:
-        """Outputs by name, as arrays of the host unless the caller gives others.
+        """Return outputs by name, as arrays of the host unless the caller gives others.
 
         states: values of the states that callers hold, if the model has any.
         """
@@ -157,7 +157,7 @@ class Runner:
             return Submission(instance, flight, targets, self._lock, self._failures, self._announcer)
 
     def run_many(self, many: Iterable[Inputs]) -> Iterator[dict[str, Array]]:
-        """The outputs of many runs in their order, of which some are under way at a time."""
+        """Yield the outputs of many runs in their order, of which some are under way at a time."""
         if self.ahead == 1:
             yield from (self.run(inputs, None) for inputs in many)
             return
@@ -170,7 +170,7 @@ class Runner:
             yield _result(waiting.popleft())
 
     def _submissions(self, many: Iterable[Inputs]) -> Iterator[Submission | Exception]:
-        """An exception in place of what could not be enqueued, and nothing after it."""
+        """Yield an exception in place of what could not be enqueued, and nothing after it."""
         try:
             for inputs in many:
                 yield self.enqueue(inputs, None)
@@ -178,7 +178,7 @@ class Runner:
             yield error
 
     def profile(self, inputs: Inputs, runs: int) -> Timed:
-        """Times of the kernels of some runs."""
+        """Return times of the kernels of some runs."""
         with self._failures:
             values = self._inputs.values(inputs)
             with self._turn() as depth:
@@ -189,7 +189,7 @@ class Runner:
                     return instance.profile(values, runs)
 
     def pinned_array(self, name: str) -> Array:
-        """An array in pinned memory for an input. Raises ValueError for an unknown name."""
+        """Return an array in pinned memory for an input. Raises ValueError for an unknown name."""
         from tflgpu.runtime.transfer.pinned_memory import pinned_array  # where there are any
 
         info = self._info(name)
@@ -197,21 +197,21 @@ class Runner:
             return pinned_array(self.session, info.shape, info.dtype)
 
     def device_buffer(self, name: str) -> cl.Buffer:
-        """A buffer on the device for an input. Raises ValueError for an unknown name."""
+        """Return a buffer on the device for an input. Raises ValueError for an unknown name."""
         info = self._info(name)
         size = prod(info.shape) * np.dtype(info.dtype).itemsize
         with self._failures:
             return cl.Buffer(self.session.context, cl.mem_flags.READ_WRITE, size)
 
     def _info(self, name: str) -> TensorInfo:
-        """Of an input. Raises ValueError for an unknown name."""
+        """Return the description of an input. Raises ValueError for an unknown name."""
         for info in self._infos:
             if info.name == name:
                 return info
         raise ValueError(f"the model has no input {name!r}; it has {[info.name for info in self._infos]}")
 
     def reset_state(self, *, of_model: bool = True) -> None:
-        """Of the instances that a call of this thread is in the middle of, when that is over.
+        """Reset the states; of instances that a call of this thread is in the middle of, when that is over.
 
         of_model: whether to reset the variables of the opened model, too.
         """
@@ -225,7 +225,8 @@ class Runner:
                     self._reset(number)
 
     def close(self) -> None:
-        """A call of this thread that is in the middle goes on, and its instance is free when it is over."""
+        """Close the model. A call of this thread that is in the middle goes on; its instance is free when it is
+        over."""
         if is_orphan():  # what there is, the lock included, is the parent's
             return
         with self._lock:
@@ -235,7 +236,7 @@ class Runner:
 
     @contextmanager
     def _turn(self) -> Iterator[int]:
-        """With the lock. Gives the number of calls that this thread is in the middle of."""
+        """Hold the lock. Gives the number of calls that this thread is in the middle of."""
         with self._lock:
             depth = self._depth
             self._depth = depth + 1
@@ -256,7 +257,8 @@ class Runner:
             instance.reset_state()
 
     def _targets(self, instance: Instance, values: Sequence[Value], inputs: Inputs, outputs: Outputs | None) -> Targets:
-        """Of a call that was not known. Raises TypeError or ValueError for outputs that do not fit."""
+        """Return the targets of a call that was not known. Raises TypeError or ValueError for outputs that do not
+        fit."""
         if not outputs and not (values and isinstance(values[0], DeviceMemory)):
             return instance.to_host
         places, arrays = check_outputs(outputs or {}, instance.outputs, self.session)
@@ -268,7 +270,8 @@ class Runner:
         return targets
 
     def _instance(self, values: Sequence[Value], depth: int) -> Instance:
-        """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""
+        """Return the plan for inputs of these shapes: one that is there, or a new one in place of the longest
+        unused."""
         instances = self._instances.get(depth)
         if instances is None:
             self._check_open()
@@ -286,7 +289,7 @@ class Runner:
         return instance
 
     def _check_open(self) -> None:
-        """Raises ValueError if the model is closed."""
+        """Raise ValueError if the model is closed."""
         if not self._instances:
             raise ValueError("this model is closed; compile it again")
 

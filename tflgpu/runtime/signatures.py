@@ -55,7 +55,7 @@ class Family(Generic[M]):
         self._is_closed = False
 
     def model(self, key: str | None, bound: Pairs | None = None) -> M:
-        """The model of a signature.
+        """Return the model of a signature.
 
         bound: what becomes states of it, inputs by output, if the device can run all of it.
         Raises ValueError for an unknown key and when the family is closed, and what compiling raises.
@@ -87,7 +87,7 @@ class Family(Generic[M]):
         self.constants += tuple(each for each in constants if each not in self.constants)
 
     def check_open(self) -> None:
-        """Raises ValueError if it is closed."""
+        """Raise ValueError if it is closed."""
         if self._is_closed:
             raise ValueError("this model is closed; compile it again")
 
@@ -101,7 +101,7 @@ class Family(Generic[M]):
         return others
 
     def _options_of(self, key: str | None, bound: Pairs) -> Options:
-        """Those of the first model, without what names other tensors than the signature has."""
+        """Return the options of the first model, without what names other tensors than the signature has."""
         options, interface = self._options, self._options.interface
         if key != self.own:
             info = next((info for info in self.infos if info.key == key), None)
@@ -128,7 +128,7 @@ class Signatures(Mapping[str, M]):
         self._keys = tuple(info.key for info in family.infos if info.key is not None)
 
     def __getitem__(self, key: str) -> M:
-        """The model of a signature.
+        """Return the model of a signature.
 
         Raises:
             KeyError: The file has no such signature.

@@ -28,7 +28,7 @@ class StateValue:
         self._quantization = info.quantization if is_quantized else None
 
     def on_device(self, form: BoundState, session: Session) -> HeldState:
-        """The value in memory that kernels read and write, for a state of this form.
+        """Return the value in memory that kernels read and write, for a state of this form.
 
         Raises ValueError if the value has another shape, DeviceError if memory runs out.
         """
@@ -47,7 +47,7 @@ class StateValue:
         return held
 
     def on_host(self, shape: Shape | None = None) -> Array:
-        """The value, for an input of this shape, by default of any. Raises ValueError if it has another one."""
+        """Return the value, for an input of this shape, by default of any. Raises ValueError if it has another one."""
         if self._is_on_device:
             self.take(self._read())
         if self._array is None:
@@ -64,7 +64,7 @@ class StateValue:
         self._array, self._is_on_device = array, False
 
     def array(self) -> Array:
-        """A copy of the value."""
+        """Return a copy of the value."""
         return self._read() if self._is_on_device else self.on_host(self._shape).copy()
 
     def reset(self, value: Array | None = None) -> None:
@@ -72,7 +72,7 @@ class StateValue:
         self._array, self._is_on_device = value, False
 
     def checked(self, value: ArrayLike) -> Array:
-        """A copy of a value for :meth:`reset`.
+        """Return a copy of a value for :meth:`reset`.
 
         Raises:
             ValueError: It has another shape or element type.
@@ -88,7 +88,7 @@ class StateValue:
 
     @property
     def _shape(self) -> Shape:
-        """Of the value; the file's until a run says another one."""
+        """Shape of the value; the file's until a run says another one."""
         if self._held is not None:
             return self._held.form.binding.shape
         return self._info.shape if self._array is None else self._array.shape
@@ -99,14 +99,14 @@ class StateValue:
         return self._quantization is not None and self._quantization.zero_point[0] != 0
 
     def _numbers(self, value: Array) -> Array:
-        """What elements of the file stand for."""
+        """Return what elements of the file stand for."""
         if self._quantization is None:
             return value
         scale, zero = self._quantization.scale[0], self._quantization.zero_point[0]
         return np.asarray((value.astype(np.float64) - zero) * scale, np.float32)
 
     def _read(self) -> Array:
-        """The value on the device as a new array, in elements of the file."""
+        """Return the value on the device as a new array, in elements of the file."""
         assert self._held is not None
         numbers = self._held.read()
         if self._quantization is None:

@@ -1,4 +1,4 @@
-"""What :meth:`tflgpu.CompiledModel.enqueue` returns."""
+"""Result of :meth:`tflgpu.CompiledModel.enqueue`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What planning knows of a device: plain data, so that a plan can be made where no device is."""
+"""Planning's knowledge of a device: plain data, so that a plan can be made where no device is."""
 
 from __future__ import annotations
 

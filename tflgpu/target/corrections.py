@@ -62,13 +62,13 @@ _trial: ContextVar[Trial | None] = ContextVar("trial", default=None)
 
 @cache
 def corrections() -> dict[str, Correction]:
-    """The rows of the table by kernel."""
+    """Return the rows of the table by kernel."""
     rows = (Correction(**row) for row in json.loads(TABLE.read_text(encoding="utf-8")))
     return {row.kernel: row for row in rows}
 
 
 def corrected(kernel: str, cycles: float, beside: float) -> float:
-    """The cycles of a kernel as they were measured to be.
+    """Return the cycles of a kernel as they were measured to be.
 
     Args:
         kernel: A name in the table.

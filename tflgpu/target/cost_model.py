@@ -1,4 +1,4 @@
-"""What the work of a GPU costs: the numbers by which planning ranks tile configurations and decides on fusions.
+"""Costs of a GPU's work: the numbers by which planning ranks tile configurations and decides on fusions.
 
 Kernels count their work (k-steps, loads, bytes, products), and these numbers turn counts into cycles;
 :mod:`tflgpu.kernels.demand` says what a kernel takes of all. They are data: ``measured_costs.json`` has those of a GPU,
@@ -17,7 +17,7 @@ TABLE = Path(__file__).with_name("measured_costs.json")
 
 
 def measured_costs(name: str) -> dict[str, Any]:
-    """The numbers of a row of the table, with tuples in place of its lists.
+    """Return the numbers of a row of the table, with tuples in place of its lists.
 
     Raises:
         StopIteration: The table has no such row.

@@ -1,4 +1,4 @@
-"""What a device can hold and has, as it says itself: the numbers that no plan may exceed."""
+"""Limits of a device, as it says itself: the numbers that no plan may exceed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CORE_CACHE_BYTES = 1 << 20
 
 
 def cpu_work(macs: int, moved: int) -> int:
-    """What it takes of a CPU's time, in multiplications: as much as two of them for each byte that is moved."""
+    """Return what it takes of a CPU's time, in multiplications: as much as two of them for each byte that is moved."""
     return macs + 2 * moved
 
 

@@ -41,7 +41,7 @@ WIDE: frozenset[VectorType] = frozenset(("long", "uint", "double"))
 
 
 def vector_type(element: ElementType) -> VectorType:
-    """What kernels compute with: halves become floats, truth values and integers of up to 16 bits ints."""
+    """Return what kernels compute with: halves become floats, truth values and integers of up to 16 bits ints."""
     match element:
         case "float" | "half":
             return "float"
@@ -52,7 +52,7 @@ def vector_type(element: ElementType) -> VectorType:
 
 
 def vector_of(dtype: str) -> VectorType:
-    """What kernels compute with for tensors of a numpy type."""
+    """Return what kernels compute with for tensors of a numpy type."""
     return vector_type(DEVICE_ELEMENTS.get(dtype, "float"))
 
 

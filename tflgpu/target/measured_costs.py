@@ -84,7 +84,7 @@ class TensorCoreCosts:
 
 @cache
 def tensor_core_costs(name: str) -> TensorCoreCosts:
-    """The costs of tensor cores of a kind, which :attr:`tflgpu.target.Target.matrix_unit` names."""
+    """Return the costs of tensor cores of a kind, which :attr:`tflgpu.target.Target.matrix_unit` names."""
     costs = measured_costs(name)
     parts = {"ring": RingCosts, "row_ring": RingCosts, "patch": PatchCosts, "attention": AttentionCosts}
     return TensorCoreCosts(**{**costs, **{name: kind(**costs[name]) for name, kind in parts.items()}})
@@ -141,6 +141,6 @@ class CoreCosts:
 
 @cache
 def core_costs() -> CoreCosts:
-    """The costs of a CPU's core."""
+    """Return the costs of a CPU's core."""
     costs = measured_costs("cpu")
     return CoreCosts(**{**costs, **{name: ProductRates(**costs[name]) for name in ("wide", "narrow")}})

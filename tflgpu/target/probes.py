@@ -1,4 +1,4 @@
-"""What was measured of a device, and the cost model that follows from it."""
+"""Measurements of a device, and the cost model that follows from them."""
 
 from __future__ import annotations
 
@@ -105,27 +105,27 @@ class Probes:
 
 
 def preferred(value: float, numbers: Sequence[float] = PREFERRED) -> float:
-    """The nearest preferred number to a positive one. Two measurements of the same mostly have the same."""
+    """Return the nearest preferred number to a positive one. Two measurements of the same mostly have the same."""
     decade = 10.0 ** floor(log10(value))
     return float(f"{min(numbers, key=lambda number: abs(number - value / decade)) * decade:.2g}")
 
 
 def with_costs(target: Target, probes: Probes | None) -> Target:
-    """The target with the costs that were measured of it; unchanged without any, and for kernels of CPUs."""
+    """Return the target with the costs that were measured of it; unchanged without any, and for kernels of CPUs."""
     if probes is None or target.family != "gpu":
         return target
     return replace(target, cost_model=cost_model_from(probes, target.arithmetic))
 
 
 def cost_model_from(probes: Probes, arithmetic: Literal["float", "half"] = "float") -> CostModel:
-    """The costs of a device by what was measured of it, in cycles of its clock.
+    """Return the costs of a device by what was measured of it, in cycles of its clock.
 
     arithmetic: in which products are computed, see :class:`tflgpu.target.Target`.
     """
     faster = probes.half_macs / probes.float_macs if arithmetic == "half" and probes.half_macs else 1.0
 
     def rate(of_device: float, size: int) -> float:
-        """Of a compute unit in a cycle, in units of ``size``."""
+        """Return the rate of a compute unit in a cycle, in units of ``size``."""
         return preferred(of_device / probes.compute_units / probes.clock / size)
 
     def cycles(seconds: float) -> float:

@@ -1,4 +1,4 @@
-"""What planning knows of a device."""
+"""Planning's knowledge of a device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNROLLED = 16
 
 
 def precision_of(storage: str, arithmetic: str) -> str:
-    """The ``Options.precision`` of plans with this storage and arithmetic."""
+    """Return the ``Options.precision`` of plans with this storage and arithmetic."""
     return "fp32" if storage == "float" else "fp16" if arithmetic == "float" else "fp16_fast"
 
 
@@ -69,16 +69,16 @@ class Target:
         return precision_of(self.storage, self.arithmetic)
 
     def with_group_sizes(self, found: Mapping[str, int]) -> Target:
-        """The same, with more of :attr:`group_sizes`."""
+        """Return the same, with more of :attr:`group_sizes`."""
         return replace(self, group_sizes=tuple((dict(self.group_sizes) | dict(found)).items()))
 
     def allowed(self, key: str) -> Target:
-        """The same for the kernel with this key, whose groups may have fewer work-items."""
+        """Return the same for the kernel with this key, whose groups may have fewer work-items."""
         size = dict(self.group_sizes).get(key)
         return self if size is None else self.with_groups(size)
 
     def with_groups(self, most: int) -> Target:
-        """The same for smaller work-groups."""
+        """Return the same for smaller work-groups."""
         return replace(self, limits=replace(self.limits, work_group_size=min(most, self.limits.work_group_size)))
 
     def caches_hold(self, constant_bytes: int) -> bool:

@@ -104,7 +104,7 @@ class TensorBuffer:
         return result
 
     def get_tensor_details(self) -> dict[str, Any]:
-        """What the buffer holds.
+        """Return what the buffer holds.
 
         Returns:
             ``dtype``, by its name, and ``shape``.
@@ -121,7 +121,7 @@ class TensorBuffer:
 
     @property
     def capsule(self) -> Any:
-        """What a model takes of the buffer. Raises ValueError if the buffer was destroyed."""
+        """Contents of the buffer for a model. Raises ValueError if the buffer was destroyed."""
         if self._capsule is None:
             raise ValueError("TensorBuffer has been destroyed")
         return self._capsule
@@ -165,7 +165,7 @@ def _checked(given: Any, own: Any = None) -> NDArray[Any]:
 
 
 def _element_type(given: Any, own: Any = None) -> np.dtype[Any]:
-    """A type that LiteRT reads and writes; or the buffer's, if it is another one. Raises ValueError."""
+    """Return a type that LiteRT reads and writes; or the buffer's, if it is another one. Raises ValueError."""
     dtype: np.dtype[Any] | None = None
     if given is not None:
         with suppress(TypeError):

@@ -44,7 +44,7 @@ class Memory:
 
     @staticmethod
     def zeros(shape: Shape, dtype: np.dtype[Any]) -> Memory:
-        """New memory of the host, aligned as LiteRT's is."""
+        """Return new memory of the host, aligned as LiteRT's is."""
         size = int(np.prod(shape)) * dtype.itemsize
         raw = np.zeros(size + ALIGNMENT, np.uint8)
         begin = -raw.ctypes.data % ALIGNMENT
@@ -56,12 +56,12 @@ class Memory:
         return int(self.array.size if self.array is not None else self.device_array.size)
 
     def shaped(self, shape: Shape) -> Any:
-        """An array of another shape in the same memory."""
+        """Return an array of another shape in the same memory."""
         array = self.device_array if self.array is None else self.array
         return array if array.shape == shape else array.reshape(shape)
 
     def host_array(self) -> NDArray[Any]:
-        """The array of the host, or a copy of the one on the device."""
+        """Return the array of the host, or a copy of the one on the device."""
         if self.array is not None:
             return self.array
         copied: NDArray[Any] = self.device_array.get()
@@ -97,5 +97,5 @@ class Memory:
 
 
 def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """The same memory, byte by byte."""
+    """Return the same memory, byte by byte."""
     return array.reshape(-1).view(np.uint8)

@@ -71,7 +71,7 @@ class Bundle:
             )
 
     def open(self, name: str) -> memoryview | None:
-        """The entry's bytes in the mapped bundle; None if it has no such entry. Raises UnreadableError."""
+        """Return the entry's bytes in the mapped bundle; None if it has no such entry. Raises UnreadableError."""
         member = self._members.get(name)
         if member is None:
             return None
@@ -82,7 +82,7 @@ class Bundle:
         return self._buffer[begin : begin + member.file_size]
 
     def mark_used(self, name: str) -> None:
-        """Does nothing: a bundle is never written, and nothing is evicted from it."""
+        """Do nothing: a bundle is never written, and nothing is evicted from it."""
 
     def entries(self) -> Iterator[Entry]:
         """All entries, in the order of their names."""

@@ -14,7 +14,7 @@ ENVIRONMENT = "TFLGPU_CACHE_DIR"
 
 
 def default_directory() -> Path:
-    """The directory that the environment variable TFLGPU_CACHE_DIR names, else the platform's cache directory.
+    """Return the directory that the environment variable TFLGPU_CACHE_DIR names, else the platform's cache directory.
 
     Raises FileNotFoundError if it would be below the home directory, and the system knows none.
     """

@@ -75,7 +75,7 @@ class Cache:
         return self._target is not None
 
     def load(self, key: Key) -> Payload | None:
-        """The entry for ``key``, checked; None if no place has an undamaged one."""
+        """Return the entry for ``key``, checked; None if no place has an undamaged one."""
         for place in self.places:
             try:
                 buffer = place.open(key.name)
@@ -108,7 +108,8 @@ class Cache:
             warn_once("store", f"the cache {self._target.path} cannot be written: {error}")
 
     def known_content(self, token: int, model: Path) -> str | None:
-        """The content hash from :meth:`remember_content`; None if there is none, or the file has changed since."""
+        """Return the content hash from :meth:`remember_content`; None if there is none, or the file has changed
+        since."""
         try:
             key = source_key(token, FileStamp.of(model.stat()))
         except OSError:
@@ -139,7 +140,7 @@ class Cache:
 
 
 def _expanded(locations: Sequence[Path] | None) -> list[Path]:
-    """The places to look at; none without a home directory that they need."""
+    """Return the places to look at; none without a home directory that they need."""
     try:
         return [default_directory()] if locations is None else [expanded(path) for path in locations]
     except FileNotFoundError as error:

@@ -35,31 +35,31 @@ class LedgerDisk(diskcache.Disk):  # type: ignore[misc]  # diskcache carries no 
     """Text keys and sizes in bytes, all in the database: no pickles and no further files."""
 
     def put(self, key: object) -> tuple[str, bool]:
-        """The key as the table stores it."""
+        """Return the key as the table stores it."""
         if type(key) is not str:
             raise TypeError(f"a key of the index is {key!r}; it must be text")
         return key, True
 
     def get(self, key: object, raw: object) -> str:
-        """The key that the table has stored."""
+        """Return the key that the table has stored."""
         if not raw or type(key) is not str:
             raise ValueError("the index holds a key that is not text")
         return key
 
     def store(self, value: object, read: bool, key: object = None) -> tuple[int, int, None, int]:
-        """A row whose ``size`` is the value, so that diskcache's ``volume`` adds them up."""
+        """Return a row whose ``size`` is the value, so that diskcache's ``volume`` adds them up."""
         if type(value) is not int or read:
             raise TypeError(f"a value of the index is {value!r}; it must be a size in bytes")
         return value, MODE_RAW, None, value
 
     def fetch(self, mode: object, filename: object, value: object, read: bool) -> int:
-        """The size that a row of the table has."""
+        """Return the size that a row of the table has."""
         if mode != MODE_RAW or type(value) is not int:
             raise ValueError("the index holds a value that is not a size")
         return value
 
     def remove(self, file_path: object) -> None:
-        """Does nothing: rows of this index name no files. A row that does was forged to delete that file."""
+        """Do nothing: rows of this index name no files. A row that does was forged to delete that file."""
 
 
 class Index:
@@ -86,7 +86,7 @@ class Index:
 
 @contextmanager
 def open_index(folder: Path) -> Iterator[tuple[Index, bool]]:
-    """The index in ``folder``, and whether it is new and empty.
+    """Open the index in ``folder``, and whether it is new and empty.
 
     Raises IndexUnavailableError. A damaged database is then deleted, so that the next call makes a new one.
     """

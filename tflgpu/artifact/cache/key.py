@@ -31,7 +31,7 @@ def canonical_json(value: object) -> str:
 
 
 def entry_name(key: str) -> str:
-    """The path of the entry for a key's canonical JSON text, relative to the format's folder.
+    """Return the path of the entry for a key's canonical JSON text, relative to the format's folder.
 
     Raises KeyError, TypeError or ValueError if the text is not that of a key.
     """
@@ -81,17 +81,17 @@ class FileStamp(NamedTuple):
 
     @classmethod
     def of(cls, found: os.stat_result) -> FileStamp:
-        """The stamp in what the system says of a file."""
+        """Return the stamp in what the system says of a file."""
         return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def kernel_key(source: str, flags: str, device: DeviceIdentity) -> Key:
-    """Of a program binary: all that the device's compiler sees."""
+    """Return the key of a program binary: all that the device's compiler sees."""
     return Key({"kind": "kernel", "source": _hash(source), "flags": flags, **device._asdict()})
 
 
 def model_key(token: int, content: str, options: Mapping[str, Any], device: DeviceIdentity, version: str) -> Key:
-    """Of a compiled model.
+    """Return the key of a compiled model.
 
     token, content: the hashes of ``tflgpu.artifact.cache.token``. options: as JSON values, only those that change what
     is compiled. version: of tflgpu.
@@ -101,27 +101,27 @@ def model_key(token: int, content: str, options: Mapping[str, Any], device: Devi
 
 
 def tuning_key(kernel: str, effort: str, device: DeviceIdentity, version: str) -> Key:
-    """Of a kernel's measured parameters. kernel: all that its speed depends on. effort: how much was measured."""
+    """Return the key of a kernel's measured parameters. kernel: all that its speed depends on. effort: of measuring."""
     return Key({"kind": "tuning", "kernel": _hash(kernel), "effort": effort, "tflgpu": version, **device._asdict()})
 
 
 def source_key(token: int, stamp: FileStamp) -> Key:
-    """Of a model file's content hash, under a token that the caller gave."""
+    """Return the key of a model file's content hash, under a token that the caller gave."""
     return Key({"kind": "source", "token": f"{token:016x}", "stamp": stamp._asdict()})
 
 
 def trial_key(piece: bytes, litert: str) -> Key:
-    """Of the fact that LiteRT has run a partition without harm. piece: its model. litert: version of LiteRT."""
+    """Return the key of a trial of LiteRT that did no harm. piece: the partition's model. litert: version of LiteRT."""
     return Key({"kind": "trial", "piece": xxhash.xxh3_128_hexdigest(piece), "litert": litert})
 
 
 def probes_key(revision: int, device: DeviceIdentity) -> Key:
-    """Of what was measured of a device. revision: of the measurements."""
+    """Return the key of a device's measurements. revision: of the measurements."""
     return Key({"kind": "probe", "revision": revision, **device._asdict()})
 
 
 def unit_key(unit: str, source: str, device: DeviceIdentity) -> Key:
-    """Of the fact whether a driver computes right sums with an integer unit of the CPU. source: of the test."""
+    """Return the key of a driver's trial of the CPU's integer unit. source: of the test."""
     return Key({"kind": "unit", "unit": unit, "source": _hash(source), **device._asdict()})
 
 

@@ -95,6 +95,6 @@ def _examine(place: Directory | Bundle, entry: Entry) -> Finding:
 
 
 def _token(entry: Entry) -> int | None:
-    """The model token in an entry's name; None if it has none."""
+    """Return the model token in an entry's name; None if it has none."""
     named = NAME.fullmatch(entry.name)
     return int(named["token"], 16) if named and named["token"] else None

@@ -34,7 +34,7 @@ def fault_of(found: os.stat_result) -> str | None:
 
 
 def open_own(place: Path, names: Sequence[str] = ()) -> int:
-    """A descriptor of a regular file: ``place`` itself, or what ``names`` lead to below a folder.
+    """Return a descriptor of a regular file: ``place`` itself, or what ``names`` lead to below a folder.
 
     Raises FileNotFoundError or NotADirectoryError if there is none, OSError, and UnreadableError if the file, or a
     folder on the way to it, is not this user's own or something else than a file.

@@ -117,7 +117,7 @@ def write(path: Path, key: str, tensors: Mapping[str, NDArray[Any]], metadata: M
 
 
 def read(buffer: Buffer, key: str | None = None) -> Payload:
-    """The entry in ``buffer``, checked. key: text of the key that the entry must have.
+    """Return the entry in ``buffer``, checked. key: text of the key that the entry must have.
 
     Raises UnreadableError.
     """
@@ -148,7 +148,7 @@ def _damaged() -> UnreadableError:
 
 
 def _checksum_of_file(file: BinaryIO) -> bytes:
-    """The same as :func:`_checksum`, a part of the file at a time: a mapping would keep all of it in memory."""
+    """Return the same as :func:`_checksum`, a part of the file at a time: a mapping would keep all of it in memory."""
     left, hashes = file.seek(-CHECKSUM_BYTES, os.SEEK_END), xxhash.xxh3_128()
     file.seek(0)
     while left and (part := file.read(min(left, PART))):
@@ -163,7 +163,7 @@ def _checksum(buffer: Buffer) -> bytes:
 
 
 def _header(buffer: Buffer) -> tuple[dict[str, Any], dict[str, Any], int]:
-    """The description, the tensors' header entries, and the offset of the data. Raises one of _MALFORMED."""
+    """Return the description, the tensors' header entries, and the offset of the data. Raises one of _MALFORMED."""
     length = int.from_bytes(buffer[:8], "little")
     start = 8 + length
     if start > len(buffer) or length > LARGEST_HEADER:

@@ -1,4 +1,4 @@
-"""What proves that a bundle is the one that was made: an Ed25519 signature at its end, or its SHA-256.
+"""Proofs that a bundle is the one that was made: an Ed25519 signature at its end, or its SHA-256.
 
 The signature is the zip archive's comment: ``tflgpu-ed25519:`` and 128 hexadecimal digits. It is of the SHA-256 of all
 bytes before these digits. To make or check one takes the package ``cryptography`` (the extra ``sign``).
@@ -22,7 +22,7 @@ PURPOSE = b"tflgpu bundle\0"
 
 
 class Proof(NamedTuple):
-    """What a bundle must fulfil. key: an Ed25519 public key in hexadecimal. digests: one of these SHA-256, if any."""
+    """Conditions on a bundle. key: an Ed25519 public key in hexadecimal. digests: one of these SHA-256, if any."""
 
     key: str | None = None
     digests: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ def check_proof(content: bytes, proof: Proof) -> None:
 
 
 def signer(key: Path) -> tuple[Callable[[bytes], bytes], str]:
-    """What makes the digits for the bytes before them, and the public key in hexadecimal.
+    """Return what makes the digits for the bytes before them, and the public key in hexadecimal.
 
     key: a file with an Ed25519 private key in PEM, without a password. Raises ValueError if it is something else,
     OSError if it cannot be read, BundleError without the package cryptography.
@@ -68,7 +68,7 @@ def signer(key: Path) -> tuple[Callable[[bytes], bytes], str]:
 
 
 def digest(content: bytes) -> str:
-    """The SHA-256 in hexadecimal, as sha256sum prints it."""
+    """Return the SHA-256 in hexadecimal, as sha256sum prints it."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -77,7 +77,7 @@ def _message(content: bytes) -> bytes:
 
 
 def _verify(key: bytes, digits: bytes, message: bytes) -> None:
-    """Raises ValueError."""
+    """Raise ValueError."""
     _, ed25519, invalid = _cryptography()
     signature = bytes.fromhex(digits.decode())
     if signature.hex().encode() != digits:

@@ -52,7 +52,7 @@ class Directory:
         return os.access(self.path, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
 
     def open(self, name: str) -> mmap.mmap | None:
-        """The entry's file, mapped; None if there is none. Raises OSError and UnreadableError."""
+        """Return the entry's file, mapped; None if there is none. Raises OSError and UnreadableError."""
         try:
             descriptor = open_own(self.path, (FORMAT_FOLDER, *name.split("/")))
         except (FileNotFoundError, NotADirectoryError):

@@ -12,7 +12,7 @@ MASK = (1 << 64) - 1
 
 
 def model_token(data: Bytes) -> int:
-    """The 64-bit model token: FarmHash's ``Fingerprint64`` of the xxh3-128 of the model file's bytes.
+    """Return the 64-bit model token: FarmHash's ``Fingerprint64`` of the xxh3-128 of the model file's bytes.
 
     Two models can share a token, by choice of the caller or by accident, so an entry that is found by it is also
     checked by its content hash.
@@ -27,14 +27,14 @@ def model_token(data: Bytes) -> int:
 
 
 def content_hash(data: Bytes) -> str:
-    """The xxh3-128 of the model file's bytes as 32 hexadecimal digits."""
+    """Return the xxh3-128 of the model file's bytes as 32 hexadecimal digits."""
     import xxhash
 
     return xxhash.xxh3_128_hexdigest(memoryview(data))
 
 
 def token_of(content: str) -> int:
-    """The token of a model with this content hash.
+    """Return the token of a model with this content hash.
 
     It is ``farmhashna::Hash64`` of https://github.com/google/farmhash, src/farmhash.cc, for 16 bytes.
     """

@@ -1,1 +1,1 @@
-"""What ``tflgpu benchmark`` measures, beside time: memory, and kernels by type."""
+"""Measurements of ``tflgpu benchmark`` beside time: memory, and kernels by type."""

@@ -1,4 +1,4 @@
-"""What a benchmark found as comma-separated values: one row for each time or number of bytes."""
+"""Results of a benchmark as comma-separated values: one row for each time or number of bytes."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ STATUS = Path("/proc/self/status")
 
 
 def peak_resident_bytes() -> int | None:
-    """The most memory that this process has had resident; None where the system does not tell."""
+    """Return the most memory that this process has had resident; None where the system does not tell."""
     try:
         marks = [line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM:")]
     except OSError:

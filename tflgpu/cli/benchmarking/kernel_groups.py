@@ -39,12 +39,12 @@ def node_types(kernels: Iterable[KernelTime]) -> list[NodeType]:
 
 
 def profile_tables(profile: Profile) -> tuple[Table, Table, Table]:
-    """The three tables of TFLite's benchmark_model: in the order of a run, the slowest kernels, and by type."""
+    """Return the three tables of TFLite's benchmark_model: in the order of a run, the slowest kernels, and by type."""
     return kernel_table(profile), _slowest_table(profile), _node_type_table(profile)
 
 
 def _slowest_table(profile: Profile) -> Table:
-    """The slowest kernels. #: their place in the run's order."""
+    """Return the slowest kernels. #: their place in the run's order."""
     result = Listing("#", "node type", *NUMBERS, right=("#", *NUMBERS), title="top by computation time")
     ranked = sorted(enumerate(profile.kernels), key=lambda k: -k[1].seconds)[:TOP]
     for (number, kernel), cells in zip(ranked, _numbers([k for _, k in ranked], profile), strict=True):

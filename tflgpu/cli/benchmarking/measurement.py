@@ -38,7 +38,7 @@ class EngineTimes:
     run: Latency
 
     def as_dict(self) -> dict[str, Any]:
-        """The times in seconds, as JSON has them."""
+        """Return the times in seconds, as JSON has them."""
         before = {"first": self.first, "warmup_runs": self.warmup.runs, "warmup_avg": self.warmup.avg}
         return before | asdict(self.run)
 

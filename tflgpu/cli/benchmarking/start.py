@@ -36,7 +36,7 @@ class Start:
 
 
 def start(model: Path, options: tflgpu.Options) -> tuple[CompiledModel, Start]:
-    """The model, which has run once on :func:`random_inputs`."""
+    """Return the model, which has run once on :func:`random_inputs`."""
     before = peak_resident_bytes()
     compiled = tflgpu.compile(model, options)
     init = peak_resident_bytes()
@@ -55,7 +55,7 @@ def start_and_close(model: Path, options: tflgpu.Options) -> Start:
 
 
 def random_inputs(compiled: CompiledModel) -> Sequence[NDArray[Any]]:
-    """The same numbers every time."""
+    """Return the same numbers every time."""
     generator = np.random.default_rng(0)
     return [random_input(info, generator) for info in compiled.inputs]
 

@@ -164,7 +164,7 @@ def _device_memory(report: Report) -> str:
 
 
 def _print_as_benchmark_model(found: Measurement) -> None:
-    """The lines that scripts read from TFLite's tool, in its words and units; MB are 2**20 bytes there."""
+    """Print the lines that scripts read from TFLite's tool, in its words and units; MB are 2**20 bytes there."""
     start, times = found.starts[0], found.tflgpu
     console.print(
         f"\nInference timings in us: Init: {1e6 * sum(start.seconds.values()):.0f}, "

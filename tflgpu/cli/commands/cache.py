@@ -147,7 +147,8 @@ def _token(text: str) -> int:
 
 
 def _open(places: Sequence[Path] | None) -> Cache:
-    """The cache at these places. Raises OSError for a place that was named and is not there, ValueError for no bundle.
+    """Return the cache at these places. Raises OSError for a place that was named and is not there, ValueError for no
+    bundle.
 
     What a compilation would do without is an error here: it was asked for.
     """
@@ -179,7 +180,7 @@ def _listing(findings: Sequence[Finding]) -> Listing:
 
 
 def _precision(finding: Finding) -> str | None:
-    """Of a compiled model; None for all other entries."""
+    """Return the precision of a compiled model; None for all other entries."""
     try:
         target = (finding.key or {})["options"]["target"]
         return precision_of(target["storage"], target["arithmetic"])

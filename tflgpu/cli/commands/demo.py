@@ -69,7 +69,7 @@ def run_demo(options: tflgpu.Options, as_json: AsJson = False) -> None:
 
 
 def examples_folder() -> Path:
-    """The examples: inside an installed package, beside it in a checkout."""
+    """Return the examples: inside an installed package, beside it in a checkout."""
     package = Path(tflgpu.__file__).parent
     installed = package / "examples"
     return installed if installed.is_dir() else package.parent / "examples"
@@ -143,14 +143,14 @@ def _pictures(answers: list[Answer], drawn: NDArray[np.uint8], labels: NDArray[n
 
 
 def _worth_seeing(answer: Answer, labels: NDArray[np.uint8]) -> list[int]:
-    """The first digits that were read right, and the first that was not, if there is one."""
+    """Return the first digits that were read right, and the first that was not, if there is one."""
     correct = answer.predictions == labels
     wrong = np.flatnonzero(~correct)[:1].tolist()
     return [*np.flatnonzero(correct)[: DRAWN - len(wrong)].tolist(), *wrong]
 
 
 def _picture(image: NDArray[np.uint8], predictions: list[int], label: int) -> Text:
-    """A grey image drawn with characters, two for each pixel, which make it square; and what it was read as."""
+    """Return a grey image drawn with characters, two for each pixel, which make it square; and what it was read as."""
     shades = ASCII_SHADES if console.options.ascii_only else SHADES
     levels = np.rint(image / WHITE * (len(shades) - 1)).astype(int)
     drawing = "\n".join("".join(shades[level] * 2 for level in row) for row in levels)

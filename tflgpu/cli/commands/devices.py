@@ -69,7 +69,7 @@ def list_devices(
 
 
 def _description(device: Device, probes: Probes | None) -> dict[str, Any]:
-    """The content of a file that :func:`tflgpu.measure.device_model_files.device_model` reads."""
+    """Return the content of a file that :func:`tflgpu.measure.device_model_files.device_model` reads."""
     source = f"tflgpu {tflgpu.__version__} on a machine with this device"
     return asdict(DeviceModel(format=FORMAT, source=source, device=device.description, measured=probes))
 
@@ -95,7 +95,7 @@ def _print_drivers(found: Sequence[Device]) -> None:
 
 
 def device_facts(device: Device) -> dict[str, Any]:
-    """The fields of a device that are data, and where its driver was found."""
+    """Return the fields of a device that are data, and where its driver was found."""
     library, found_by = source_of(device.handle.platform) or (None, None)
     return device.as_dict() | {"driver_library": library, "driver_found_by": found_by}
 

@@ -169,7 +169,7 @@ class _Exact:
     def add(
         self, inputs: Sequence[NDArray[Any]], reference: Sequence[NDArray[Any]], got: Sequence[NDArray[Any]]
     ) -> None:
-        """The errors of one run."""
+        """Add the errors of one run."""
         exact = [*self.model.run([*inputs]).values()]
         for place, errors in self.errors.items():
             right = exact[place].astype(np.float64)
@@ -178,7 +178,7 @@ class _Exact:
             self.errors[place] = first, second
 
     def reasons(self) -> dict[int, str]:
-        """Those of the outputs in which tflgpu was nearer."""
+        """Names of the outputs in which tflgpu was nearer."""
         return {place: self.known[place] for place, (reference, own) in self.errors.items() if own < reference}
 
 
@@ -210,7 +210,7 @@ def _latency(seconds: list[float]) -> dict[str, float]:
 
 
 def _print(comparison: Comparison) -> None:
-    """The lines of the delegate's tool, then what else one wants to know of each output."""
+    """Print the lines of the delegate's tool, then what else one wants to know of each output."""
     console.print(f"Num evaluation runs: {len(comparison.test) // INVOCATIONS}")
     for engine, seconds in (("Reference", comparison.reference), ("Test", comparison.test)):
         each = _latency(seconds)

@@ -86,7 +86,7 @@ def _facts(report: Report) -> str:
 
 
 def _interface(info: ModelInfo) -> Listing:
-    """Inputs and outputs, one a row."""
+    """Return inputs and outputs, one a row."""
     result = Listing("", "name", "shape", "type")
     for side, tensors in (("input", info.inputs), ("output", info.outputs)):
         for tensor in tensors:
@@ -128,7 +128,7 @@ def _kinds(operators: Sequence[OperatorReport]) -> Listing:
 
 
 def _reasons(operators: Sequence[OperatorReport]) -> str:
-    """The most frequent reasons, each with how many operators have it if not all do."""
+    """Return the most frequent reasons, each with how many operators have it if not all do."""
     counts = Counter(r for o in operators for r in o.reasons)
     lines = [r if n == len(operators) else f"{r} ({n} of them)" for r, n in counts.most_common(REASONS)]
     if len(counts) > REASONS:
@@ -150,7 +150,7 @@ def _every_operator(report: Report) -> Listing:
 
 
 def _planned(model: Path, options: tflgpu.Options) -> Report:
-    """The report with what only a plan knows."""
+    """Return the report with what only a plan knows."""
     from tflgpu.compiler import inspect_model  # verbs with a warm start must not import the compiler
     from tflgpu.measure.integer_check import without_wrong_unit
 

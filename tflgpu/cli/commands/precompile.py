@@ -49,7 +49,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one model. cold_seconds is None if the cache had it already; error is None if all went well."""
+    """Result for one model. cold_seconds is None if the cache had it already; error is None if all went well."""
 
     model: Path
     device: str | None = None
@@ -170,7 +170,7 @@ def _precompile(model: Path, options: tflgpu.Options) -> Outcome:
 
 
 def _prove(outcome: Outcome, options: tflgpu.Options) -> Outcome:
-    """The outcome with the seconds of a start that may not compile, or with the error that it met."""
+    """Return the outcome with the seconds of a start that may not compile, or with the error that it met."""
     try:
         answer = in_own_process(start_and_run, outcome.model, replace(options, cache="require"))
     except REPORTED as error:

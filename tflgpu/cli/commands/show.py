@@ -31,7 +31,7 @@ Stage = Literal["model", "graph", "plan", "source", "executable"]
 
 @dataclass(frozen=True)
 class View:
-    """What a stage made of a graph: plain data for JSON, and lines with markup."""
+    """A stage's view of a graph: plain data for JSON, and lines with markup."""
 
     data: Callable[[], dict[str, Any]]
     lines: Callable[[], Sequence[RenderableType]]
@@ -101,7 +101,7 @@ def _show_file(path: Path, as_json: bool) -> None:
 
 
 def _show_parts(model: Path, options: tflgpu.Options, target: Target | None, view: MakeView, as_json: bool) -> None:
-    """What ``view`` makes of each part; a model that runs on the device as one piece needs no headings."""
+    """Print what ``view`` makes of each part; a model that runs on the device as one piece needs no headings."""
     from tflgpu.cli.stages.parts import heading, part_as_dict, parts_of
 
     parts, codes = parts_of(read_bytes(model), options, target.missing_types if target else ())
@@ -120,14 +120,14 @@ def _show_parts(model: Path, options: tflgpu.Options, target: Target | None, vie
 
 
 def _target(options: tflgpu.Options, described: str | None) -> Target:
-    """What to plan for: a device of this machine, or one of which there is a description."""
+    """Return what to plan for: a device of this machine, or one of which there is a description."""
     if described is None:
         return planned_target(choose(options.device, options.threads), options)
     return device_model(described).target(options)
 
 
 def _show_graphs(model: Path, options: tflgpu.Options, after: str | None, as_json: bool, described: str | None) -> None:
-    """Passes for a device ask for one."""
+    """Print graphs. Passes for a device ask for one."""
     from tflgpu.passes import PASSES
     from tflgpu.passes.device import passes_for
 
@@ -146,7 +146,7 @@ def _show_graphs(model: Path, options: tflgpu.Options, after: str | None, as_jso
 
 
 def _graph_view(last: str, target: Target | None, piece: LoweredPiece, codes: Sequence[str]) -> View:
-    """The graph after a portable pass, or after one for a target."""
+    """Return the graph after a portable pass, or after one for a target."""
     from tflgpu.cli.stages.graph_text import graph_as_dict, graph_lines
     from tflgpu.kernels.rewriting import Planning
     from tflgpu.passes import optimize, optimizing

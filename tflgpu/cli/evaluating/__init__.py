@@ -1,1 +1,1 @@
-"""What the verbs of ``tflgpu evaluate`` share."""
+"""Parts that the verbs of ``tflgpu evaluate`` share."""

@@ -52,7 +52,7 @@ def evaluated(
 
 
 def _workplace(task: Task, workers: int, address: str | None) -> AbstractContextManager[Workplace]:
-    """This process, unless several workers are asked for, or a cluster of Ray."""
+    """Return this process, unless several workers are asked for, or a cluster of Ray."""
     if workers == 1 and address is None:
         return in_this_process(task)
     with naming_extras():

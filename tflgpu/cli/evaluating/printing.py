@@ -1,4 +1,5 @@
-"""What all evaluations print: the lines of TFLite's tools, LiteRT's numbers after the device's, and percentiles."""
+"""Text that all evaluations print: the lines of TFLite's tools, LiteRT's numbers after the device's, and
+percentiles."""
 
 from __future__ import annotations
 
@@ -23,13 +24,13 @@ COLUMNS = ("median", "p90", "p95", "p99", "max")
 
 
 def latencies(found: Evaluated) -> dict[str, Latency]:
-    """Of each engine."""
+    """Return the latencies of each engine."""
     engines = found.rows[0]["seconds"]
     return {engine: Latency.of([row["seconds"][engine] for row in found.rows]) for engine in engines}
 
 
 def common_facts(model: Path, found: Evaluated) -> dict[str, Any]:
-    """What the JSON of every evaluation begins with."""
+    """Return what the JSON of every evaluation begins with."""
     engines = latencies(found)
     return {
         "format": FORMAT,
@@ -68,7 +69,7 @@ def print_percentiles(found: Evaluated) -> None:
 
 
 def beside(numbers: Mapping[str, float]) -> str:
-    """The device's number, and LiteRT's after it."""
+    """Return the device's number, and LiteRT's after it."""
     behind = f" [dim](LiteRT {numbers[LITERT]:.6g})[/]" if LITERT in numbers else ""
     return f"{numbers[DEVICE]:.6g}{behind}"
 

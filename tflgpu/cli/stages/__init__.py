@@ -1,1 +1,1 @@
-"""What each stage of the compiler gives, as text and as plain data for JSON: for ``tflgpu show``."""
+"""Views of each stage of the compiler, as text and as plain data for JSON: for ``tflgpu show``."""

@@ -57,7 +57,7 @@ def _attributes_as_dict(attributes: Any) -> dict[str, Any] | None:
 
 
 def origins(node: Node, codes: Sequence[str]) -> str:
-    """The model's operators that ``node`` computes: ``"3 CONV_2D, 6 ADD"``."""
+    """Return the model's operators that ``node`` computes: ``"3 CONV_2D, 6 ADD"``."""
     return ", ".join(f"{i} {codes[i]}" for i in node.sources) or "no operator: a layout conversion"
 
 

@@ -53,7 +53,7 @@ def _operator_as_dict(operator: Operator) -> dict[str, Any]:
 
 
 def _options(operator: Operator) -> Mapping[str, Any]:
-    """The options as JSON takes them: texts for bytes, in hexadecimal those of a custom operator."""
+    """Return the options as JSON takes them: texts for bytes, in hexadecimal those of a custom operator."""
     if operator.is_custom:
         return {"custom_options": operator.custom_options.hex()}
     return {k: decoded(v) if isinstance(v, bytes) else v for k, v in operator.options.items()}

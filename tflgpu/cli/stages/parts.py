@@ -24,7 +24,7 @@ class Part:
 
 
 def parts_of(data: bytes, options: Options, missing_types: tuple[str, ...] = ()) -> tuple[list[Part], list[str]]:
-    """The parts in the order in which they run, and the names of the model's operators.
+    """Return the parts in the order in which they run, and the names of the model's operators.
 
     Raises UnsupportedError if an operator has nowhere to run.
     """

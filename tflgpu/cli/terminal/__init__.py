@@ -1,1 +1,1 @@
-"""What a terminal of 80 columns and a pipe need: tables, progress, Ctrl-C, the log."""
+"""Output for a terminal of 80 columns and for a pipe: tables, progress, Ctrl-C, the log."""

@@ -65,7 +65,7 @@ class Listing(Table):
             self.add_column(column, justify="right" if numeric else "left", no_wrap=numeric, min_width=least)
 
     def add_row(self, *cells: Any, **options: Any) -> None:
-        """A row of texts, which may have markup."""
+        """Add a row of texts, which may have markup."""
         super().add_row(*map(self._cell, self.columns, cells), **options)
 
     def _cell(self, column: Column, cell: str) -> str | Name:
@@ -86,7 +86,7 @@ class Listing(Table):
 
 
 def _stripped(line: list[Segment]) -> list[Segment]:
-    """A line without the blanks at its end."""
+    """Return a line without the blanks at its end."""
     for last in range(len(line) - 1, -1, -1):
         text, style, control = line[last]
         if text.strip():

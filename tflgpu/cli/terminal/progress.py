@@ -1,4 +1,4 @@
-"""What takes longer than a moment tells on a terminal what it does and how far it is, unless -q forbids it."""
+"""Progress of long work on a terminal: which step runs and how far it is, unless -q forbids it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Step = Callable[[], None]
 
 @contextmanager
 def progress(title: str, total: int | None = None) -> Iterator[Step]:
-    """A line for one task while this is open; without ``total`` steps its bar only says that it goes on."""
+    """Open a line for one task while this is open; without ``total`` steps its bar only says that it goes on."""
     with display() as shown, shown.task(title, total) as step:
         yield step
 
@@ -145,7 +145,7 @@ class _Stages(logging.Handler):
 
 @contextmanager
 def _logged(handler: logging.Handler) -> Iterator[None]:
-    """The library's log also goes to ``handler``."""
+    """Open the library's log also goes to ``handler``."""
     level = LOGGER.level
     LOGGER.addHandler(handler)
     LOGGER.setLevel(min(LOGGER.getEffectiveLevel(), handler.level))

@@ -1,4 +1,4 @@
-"""What the elements of small tensors of integers are, as far as a subgraph tells without its inputs."""
+"""Elements of small tensors of integers, as far as a subgraph tells them without its inputs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _computed(operator: Operator, inputs: Sequence[Elements | None], rank: int) 
 
 
 def _sum(a: Affine, b: Affine, sign: int) -> Affine | None:
-    """``a + sign * b``."""
+    """Return ``a + sign * b``."""
     if b.base is None:
         return Affine(a.base, a.offset + sign * b.offset)
     if a.base is None and sign == 1:

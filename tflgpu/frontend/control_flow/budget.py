@@ -34,12 +34,12 @@ class Cost:
         return Cost(self.operators - other.operators, self.constant_bytes - other.constant_bytes)
 
     def times(self, count: int) -> Cost:
-        """The cost of ``count`` repetitions."""
+        """Return the cost of ``count`` repetitions."""
         return Cost(self.operators * count, self.constant_bytes * count)
 
 
 class Budget:
-    """What is left for all calls of subgraphs in one lowering of a model."""
+    """Rest of the limit for all calls of subgraphs in one lowering of a model."""
 
     def __init__(self, subgraphs: Sequence[Subgraph]) -> None:
         self._subgraphs = subgraphs
@@ -68,7 +68,7 @@ class Budget:
         return None
 
     def _cost(self, subgraph: Subgraph) -> Cost:
-        """The least that inlining takes; of what is above the limit, no more than that."""
+        """Return the least that inlining takes; of what is above the limit, no more than that."""
         if id(subgraph) not in self._costs:
             total = _own_cost(subgraph)
             for operator in subgraph.operators:

@@ -26,7 +26,7 @@ class Callee:
     budget: Budget
 
     def call(self, inputs: Sequence[Tensor]) -> list[Tensor] | str:
-        """The outputs of the subgraph, lowered for these inputs; or the first obstacle."""
+        """Return the outputs of the subgraph, lowered for these inputs; or the first obstacle."""
         if refusal := self.budget.take(self.subgraph):
             return refusal
         self.graph.bound |= zip(self.subgraph.inputs, inputs, strict=True)
@@ -47,7 +47,8 @@ Separate = Callable[[Subgraph, GraphBuilder | None], Callee]
 def subgraphs_of(
     operator: Operator, model: Model, options: tuple[str, str], inputs: int, outputs: tuple[int, int]
 ) -> list[int] | str:
-    """The numbers of the two subgraphs that an operator calls, by the names of its options; or why it cannot be run.
+    """Return the numbers of the two subgraphs that an operator calls, by the names of its options; or why it cannot
+    be run.
 
     inputs, outputs: how many values each subgraph takes and gives. Raises ModelError for a subgraph that is not there.
     """
@@ -66,7 +67,8 @@ def subgraphs_of(
 
 
 def loop_subgraphs(operator: Operator, model: Model, state: Sequence[Tensor]) -> list[int] | str:
-    """The numbers of the condition and the body of a WHILE, as :func:`subgraphs_of` has them; or why it cannot be run.
+    """Return the numbers of the condition and the body of a WHILE, as :func:`subgraphs_of` has them; or why it cannot
+    be run.
 
     state: the values that it takes.
     """

@@ -20,7 +20,7 @@ COMPOSITE = "STABLEHLO_COMPOSITE"
 def inline(
     operator: Operator, inputs: Sequence[Tensor | None], graph: GraphBuilder, callee: Callable[[int], Callee]
 ) -> list[Tensor] | str:
-    """What the decomposition of a composite gives, added to ``graph``; or why that is not possible.
+    """Return what the decomposition of a composite gives, added to ``graph``; or why that is not possible.
 
     callee: of a subgraph by its number, in the same graph.
     """

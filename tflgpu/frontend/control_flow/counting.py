@@ -28,7 +28,7 @@ def known_iterations(operator: Operator, condition: Subgraph, body: Subgraph, st
 
 
 def bounds_of(operator: Operator, condition: Subgraph, body: Subgraph, state: State) -> tuple[Bound, ...]:
-    """What limits the iterations of a WHILE; empty if more than counting does."""
+    """Return what limits the iterations of a WHILE; empty if more than counting does."""
     producers = {t: o for o in condition.operators for t in o.outputs}
     tested, counted = affine_elements(condition), affine_elements(body)
     pending, bounds = [condition.outputs[0]], list[Bound]()
@@ -54,7 +54,7 @@ def bounds_of(operator: Operator, condition: Subgraph, body: Subgraph, state: St
 
 
 def _scalar(elements: Elements | None, operator: Operator, condition: Subgraph, state: State) -> Scalar | None:
-    """An operand of a comparison when the loop begins, by the tensors that the WHILE takes."""
+    """Return an operand of a comparison when the loop begins, by the tensors that the WHILE takes."""
     if elements is None or len(elements) != 1:
         return None
     base, offset = elements[0]
@@ -76,7 +76,7 @@ def _scalar(elements: Elements | None, operator: Operator, condition: Subgraph, 
 def _step(
     elements: Elements | None, condition: Subgraph, body: Subgraph, counted: Mapping[int, Elements]
 ) -> int | None:
-    """What an iteration adds to an operand of a comparison; None if that differs."""
+    """Return what an iteration adds to an operand of a comparison; None if that differs."""
     if elements is None or elements[0].base is None:
         return 0
     if elements[0].base not in condition.inputs:

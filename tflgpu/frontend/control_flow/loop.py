@@ -17,7 +17,7 @@ from tflgpu.model.tensor_info import TensorIndex
 def lower_loop(
     operator: Operator, state: Sequence[Tensor], model: Model, separate: Separate, wanted: Collection[TensorIndex]
 ) -> Loop | str:
-    """The loop of a WHILE; or why the device cannot run it.
+    """Return the loop of a WHILE; or why the device cannot run it.
 
     state: the values that it takes. wanted: tensors of the file that something reads, or that are outputs.
     Raises ModelError for a subgraph that is not there.
@@ -50,7 +50,8 @@ def lower_loop(
 def lower_condition(
     operator: Operator, condition: Subgraph, names: Sequence[TensorIndex], state: Sequence[Tensor], separate: Separate
 ) -> LoweredPiece | str:
-    """The condition of a WHILE as a piece of its own, or an obstacle. names: of the values of ``state``, its inputs."""
+    """Return the condition of a WHILE as a piece of its own, or an obstacle. names: of the values of ``state``, its
+    inputs."""
     test = separate(condition, None)
     placed = place_inputs(test, state)
     again = _again(operator, test, placed)
@@ -112,7 +113,7 @@ def _lower_body(
 
 
 def _initial(value: Tensor) -> Array | None:
-    """The first value of a state if it is known; None for zeros."""
+    """Return the first value of a state if it is known; None for zeros."""
     data = value.data
     return data if data is not None and any(data.tobytes()) else None
 

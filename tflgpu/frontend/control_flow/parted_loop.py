@@ -28,7 +28,7 @@ LowerParts = Callable[
 def lower_parted_loop(
     operator: Operator, state: Sequence[Tensor], model: Model, separate: Separate, lower_parts: LowerParts
 ) -> PartedLoop | str:
-    """The loop of a WHILE with a body of several parts; or why the device cannot run it.
+    """Return the loop of a WHILE with a body of several parts; or why the device cannot run it.
 
     state: the values that it takes. Raises ModelError for a subgraph that is not there.
     """

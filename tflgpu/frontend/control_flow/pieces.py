@@ -130,7 +130,7 @@ Call = Loop | Branch | PartedLoop
 
 
 def place_inputs(callee: Callee, values: Sequence[Tensor]) -> list[Tensor]:
-    """What stands for values of the caller in a graph of the callee's own."""
+    """Return what stands for values of the caller in a graph of the callee's own."""
     graph, placed = callee.graph, []
     for index, value in zip(callee.subgraph.inputs, values, strict=True):
         graph.bind(index, replace(value, id=next(graph.ids)))
@@ -145,7 +145,7 @@ def piece_of(
     results: Sequence[Tensor],
     outputs: tuple[TensorIndex, ...] = (),
 ) -> LoweredPiece:
-    """What was lowered as a piece that gives copies of ``results``.
+    """Return what was lowered as a piece that gives copies of ``results``.
 
     inputs: what it may read, with the tensors of the file. outputs: the tensors of the file after the results.
     """
@@ -158,7 +158,7 @@ def piece_of(
 def with_read_inputs(
     graph: Graph, inputs: Mapping[TensorId, TensorIndex], outputs: tuple[TensorIndex, ...] = ()
 ) -> LoweredPiece:
-    """The piece of a graph, without the inputs that no node reads."""
+    """Return the piece of a graph, without the inputs that no node reads."""
     graph = remove_dead(graph)
     read = tuple(t for t in graph.inputs if t in graph.consumers)
     types = tuple(graph[t].dtype for t in graph.outputs)

@@ -13,7 +13,7 @@ from tflgpu.model.model import FileTensor, Operator, Subgraph
 
 
 def with_row_updates(subgraph: Subgraph) -> Subgraph:
-    """The same subgraph with a DYNAMIC_UPDATE_SLICE for ``concatenate([x[:i], row, x[i + 1:]])``.
+    """Return the same subgraph with a DYNAMIC_UPDATE_SLICE for ``concatenate([x[:i], row, x[i + 1:]])``.
 
     The sizes of the slices depend on ``i``, which only a run can tell; the size of the result does not.
     """
@@ -51,7 +51,8 @@ def with_row_updates(subgraph: Subgraph) -> Subgraph:
 def _size_before_a_row(
     operator: Operator, parts: list[Operator | None], elements: Mapping[int, Elements], subgraph: Subgraph
 ) -> Operator | None:
-    """What makes the size of the slice before the row, ``[i, -1, ...]``; None if it is no row that is replaced."""
+    """Return what makes the size of the slice before the row, ``[i, -1, ...]``; None if it is no row that is
+    replaced."""
     if operator.code != "CONCATENATION" or len(parts) != 3 or operator.options.get("axis") != 0:
         return None
     before, item, after = parts

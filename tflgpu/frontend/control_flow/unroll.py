@@ -20,7 +20,7 @@ MAX_CONSTANT_BYTES = 64 << 20
 def unroll(
     operator: Operator, state: list[Tensor], model: Model, callee: Callable[[int], Callee]
 ) -> list[Tensor] | str:
-    """The state that a WHILE leaves; or why it cannot become its iterations.
+    """Return the state that a WHILE leaves; or why it cannot become its iterations.
 
     state: the values that it takes. callee: by the number of a subgraph. Raises ModelError for a subgraph that is not
     there.

@@ -1,4 +1,4 @@
-"""What is known of integers that only a run can tell: they are an element of a tensor, times a factor, and an offset.
+"""Integers that only a run can tell: each is an element of a tensor, times a factor, plus an offset.
 
 Sizes of tensors become numbers of the graph by SHAPE, and these numbers become sizes again. Between the two a file has
 arithmetic and movements of a few integers, which are followed here.
@@ -52,12 +52,12 @@ class Amount:
 
     @property
     def low(self) -> int | None:
-        """What it is not below."""
+        """Lower bound of the integer."""
         return self._limit(least=True)
 
     @property
     def high(self) -> int | None:
-        """What it is not above."""
+        """Upper bound of the integer."""
         return self._limit(least=False)
 
     def _limit(self, least: bool) -> int | None:
@@ -80,7 +80,7 @@ class Amount:
 
 
 def amount_of(number: Number) -> Amount:
-    """The number itself."""
+    """Return the number itself."""
     return Amount(0, 1, number)
 
 
@@ -96,7 +96,7 @@ _Known = Amount | _Range
 
 
 def elements_of(tensor: Tensor, found: Mapping[TensorId, Elements]) -> Elements | None:
-    """The elements of a tensor of few integers; None of any other tensor."""
+    """Return the elements of a tensor of few integers; None of any other tensor."""
     if tensor.id in found:
         return found[tensor.id]
     if tensor.dtype not in ("int32", "int64") or not 0 < tensor.size <= MAX_ELEMENTS:
@@ -111,7 +111,7 @@ def elements_of(tensor: Tensor, found: Mapping[TensorId, Elements]) -> Elements 
 def computed_elements(
     node: Node, inputs: Sequence[Tensor], output: Tensor, found: Mapping[TensorId, Elements]
 ) -> Elements | None:
-    """The elements of a node's output, if it is of few integers that follow from those of its inputs."""
+    """Return the elements of a node's output, if it is of few integers that follow from those of its inputs."""
     if output.dtype not in ("int32", "int64") or not 0 < output.size <= MAX_ELEMENTS:
         return None
     given = [elements_of(t, found) for t in inputs]
@@ -144,7 +144,7 @@ def _as_amount(element: _Known, output: Tensor, place: int) -> Amount:
 
 
 def _moved(node: Node, inputs: Sequence[Tensor], given: Sequence[Elements | None], output: Tensor) -> Any:
-    """What the node's kernel moves to its result; None for a node that computes, or fills places up."""
+    """Return what the node's kernel moves to its result; None for a node that computes, or fills places up."""
     attributes = node.attributes
     if isinstance(attributes, Rearrange | Gather) and attributes.fill is not None:
         return None
@@ -159,7 +159,7 @@ def _moved(node: Node, inputs: Sequence[Tensor], given: Sequence[Elements | None
 
 
 def _applied(op: EpilogueOp, operands: Sequence[_Known]) -> _Known:
-    """An elementwise function of integers."""
+    """Return an elementwise function of integers."""
     if op.function in ("to_int", "to_long", "to_index"):
         return operands[0]
     if len(operands) == 2:

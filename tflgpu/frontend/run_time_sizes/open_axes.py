@@ -56,16 +56,16 @@ class Sizes:
         self._amounts: dict[Number, Amount] = {}  # of which numbers were made
 
     def of(self, tensor: Tensor | None) -> Open:
-        """The open axes of a tensor."""
+        """Return the open axes of a tensor."""
         return NONE if tensor is None else self.open.get(tensor.id, NONE)
 
     def amounts(self, tensor: Tensor) -> list[Amount] | None:
-        """The elements of a tensor, flat, if it has few integers."""
+        """Return the elements of a tensor, flat, if it has few integers."""
         found = elements_of(tensor, self.elements)
         return None if found is None else list(found.reshape(-1))
 
     def number(self, emit: Emitter, amount: Amount, most: int) -> Number:
-        """An amount as a scalar of int32 from 0 to ``most``. Equal amounts with equal limits are one number."""
+        """Return an amount as a scalar of int32 from 0 to ``most``. Equal amounts with equal limits are one number."""
         number = amount.number
         assert number is not None, "a size that is known needs no tensor"
         low, high = amount.low, amount.high
@@ -84,17 +84,17 @@ class Sizes:
         return made
 
     def size(self, number: Number) -> Amount:
-        """What a number was made of that is the size of an axis."""
+        """Return what a number was made of that is the size of an axis."""
         return self._amounts.get(number, amount_of(number))
 
     def once(self, key: tuple[object, ...], make: Callable[[], Number]) -> Number:
-        """A number that is made at most once."""
+        """Return a number that is made at most once."""
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
 
     def scalar(self, emit: Emitter, amount: Amount, most: int | None = None) -> Tensor:
-        """An amount as a scalar of int32, if there is a limit from 0 to ``most``."""
+        """Return an amount as a scalar of int32, if there is a limit from 0 to ``most``."""
         number = amount.number
         assert number is not None
         source, place = number.tensor, np.unravel_index(number.place, number.tensor.shape)
@@ -140,7 +140,7 @@ class Sizes:
         return x
 
     def constants(self, tensors: Iterable[Tensor]) -> Iterator[Tensor]:
-        """Those of whose elements each is known, as constants."""
+        """Return the tensors of whose elements each is known, as constants."""
         for tensor in tensors:
             amounts = self.elements.get(tensor.id)
             if tensor.data is None and amounts is not None and all(a.known is not None for a in amounts.reshape(-1)):
@@ -171,7 +171,7 @@ class Sizes:
     def _followed(
         self, emit: Emitter, node: Node, inputs: Sequence[Tensor], opens: Sequence[Open], output: Tensor
     ) -> tuple[Node, Open]:
-        """The node, perhaps with a masked input, and the open axes of its output."""
+        """Return the node, perhaps with a masked input, and the open axes of its output."""
         own = [i for i in range(len(inputs)) if i not in node.epilogue_inputs]
         if node.kind == "map":
             return node, _broadcast([(inputs[i], opens[i]) for i in range(len(inputs))], output.shape)
@@ -194,7 +194,7 @@ _KEEP_AXES = frozenset(("cumulative_sum", "softmax"))
 
 
 def _broadcast(operands: Sequence[tuple[Tensor, Open]], shape: Shape) -> Open:
-    """The open axes of what has the elements of several operands."""
+    """Return the open axes of what has the elements of several operands."""
     found: dict[int, Number] = {}
     for axis in range(len(shape)):
         sizes: set[Number | int] = set()
@@ -210,14 +210,14 @@ def _broadcast(operands: Sequence[tuple[Tensor, Open]], shape: Shape) -> Open:
 
 
 def _one(sizes: set[Number | int]) -> Number | int | None:
-    """The one size that an axis has; Refused if that differs, and one of them is open."""
+    """Return the one size that an axis has; Refused if that differs, and one of them is open."""
     if len(sizes) > 1 and any(isinstance(size, Number) for size in sizes):
         raise Refused("sizes that only a run can tell have to be equal")
     return next(iter(sizes), None)
 
 
 def _neutral(node: Node, x: Tensor) -> tuple[Any, Sequence[int]]:
-    """What has to be in place of elements that are not meant, and along which axes."""
+    """Return what has to be in place of elements that are not meant, and along which axes."""
     least, greatest = _limits(x.dtype)
     match node.attributes:
         case Reduce(function, axes):
@@ -251,7 +251,7 @@ def _limits(dtype: str) -> tuple[Any, Any]:
 
 
 def _passed(node: Node, inputs: Sequence[Tensor], opens: Sequence[Open], output: Tensor) -> Open:
-    """The open axes of what a node's kernel computes. Raises Refused."""
+    """Return the open axes of what a node's kernel computes. Raises Refused."""
     source, known = inputs[0], opens[0]
     attributes = node.attributes
     if isinstance(attributes, Rearrange):

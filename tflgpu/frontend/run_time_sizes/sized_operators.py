@@ -40,15 +40,15 @@ class Operation:
     sizes: Sizes
 
     def input(self, index: int) -> Tensor:
-        """An input that is there."""
+        """Return an input that is there."""
         return self.site.input(index)
 
     def open(self, index: int) -> Open:
-        """The open axes of an input."""
+        """Return the open axes of an input."""
         return self.sizes.of(self.site.optional(index))
 
     def amounts(self, index: int) -> list[Amount]:
-        """The elements of an input of few integers."""
+        """Return the elements of an input of few integers."""
         if self.open(index):
             raise Refused(f"input {index} has a size that only a run can tell")
         found = self.sizes.amounts(self.input(index))
@@ -60,20 +60,20 @@ class Operation:
         return found
 
     def number(self, amount: Amount, most: int) -> Number:
-        """An amount as a size from 0 to ``most``."""
+        """Return an amount as a size from 0 to ``most``."""
         if most < 1:
             raise Refused("its result is always empty")
         return self.sizes.number(self.emit, amount, most)
 
     def noted(self, result: Tensor, known: Open) -> Tensor:
-        """``result``, whose open axes are these."""
+        """Return ``result``, whose open axes are these."""
         if made := [*made_reasons(result.size)] if result.size > _most(self.site) else []:
             raise Refused(made[0])
         self.sizes.open[result.id] = known
         return result
 
     def declared(self, **inputs: Tensor) -> list[Tensor]:
-        """What the operator's declaration gives with other inputs, by number after an underscore."""
+        """Return what the operator's declaration gives with other inputs, by number after an underscore."""
         op, _ = find_operator(self.site.code)
         assert op is not None
         given = [inputs.get(f"_{i}", t) for i, t in enumerate(self.site.inputs)]
@@ -177,7 +177,7 @@ def _where(op: Operation) -> Results | None:
 
 @dataclass(frozen=True)
 class _Taken:
-    """What is taken of an axis: ``extent`` elements at most, from ``start`` on; of them ``size``, if that is open."""
+    """A part of an axis: ``extent`` elements at most, from ``start`` on; of them ``size``, if that is open."""
 
     start: int | Amount
     extent: int
@@ -225,7 +225,7 @@ def _sliced(op: Operation, axis: int, begin: Amount, wanted: Amount) -> _Taken:
 
 
 def _wrapped(op: Operation, amount: Amount, by: int, most: int, *, adds: bool) -> Number:
-    """An amount as a size; where it is negative, ``by`` in its place, or added to it."""
+    """Return an amount as a size; where it is negative, ``by`` in its place, or added to it."""
     if most < 1:
         raise Refused("its result is always empty")
     emit = op.emit
@@ -248,7 +248,7 @@ def _wrapped(op: Operation, amount: Amount, by: int, most: int, *, adds: bool) -
 
 
 def _from(op: Operation, size: Number, extent: int, start: int, stop: int | None = None) -> _Taken:
-    """What is taken of an open axis from ``start`` up to ``stop``."""
+    """Return what is taken of an open axis from ``start`` up to ``stop``."""
     most = (extent if stop is None else min(stop, extent)) - start
     if start == 0 and most == extent:
         return _Taken(0, extent, size)
@@ -256,14 +256,15 @@ def _from(op: Operation, size: Number, extent: int, start: int, stop: int | None
 
 
 def _up_to(op: Operation, start: int, end: Amount, most: int) -> _Taken:
-    """What is taken of an axis from ``start`` up to an end that only a run can tell: ``most`` elements at most."""
+    """Return what is taken of an axis from ``start`` up to an end that only a run can tell: ``most`` elements at
+    most."""
     size = end.plus(Amount(start), -1)
     assert size is not None
     return _Taken(start, most, op.number(size, most))
 
 
 def _cut(op: Operation, x: Tensor, taken: Sequence[_Taken], begin: Tensor) -> Tensor:
-    """A part of each axis. begin: has the starts that only a run can tell."""
+    """Return a part of each axis. begin: has the starts that only a run can tell."""
     shape = tuple(each.extent for each in taken)
     if 0 in shape:
         raise Refused("its result is always empty")
@@ -321,7 +322,7 @@ def _strided_slice(op: Operation) -> Results | None:
 
 
 def _between(op: Operation, extent: int, size: Number | None, begin: Amount, end: Amount | None, one: bool) -> _Taken:
-    """What is taken of an axis between two places, or one element at ``begin``."""
+    """Return what is taken of an axis between two places, or one element at ``begin``."""
     start = begin.known
     if start is None or (size is not None and (start < 0 or one)):
         raise Refused("where it begins is computed, or it begins in a size that only a run can tell")
@@ -449,7 +450,7 @@ def _bound(amount: Amount) -> int:
 
 
 def _sized_shape(op: Operation, amounts: Sequence[Amount]) -> tuple[list[int], dict[int, Number]]:
-    """A shape of known sizes and bounds, and the open axes."""
+    """Return a shape of known sizes and bounds, and the open axes."""
     shape = [_bound(amount) if amount.known is None else amount.known for amount in amounts]
     if min(shape, default=1) < 1 or [*made_reasons(prod(shape))]:
         raise Refused(f"its result would have the shape {shape}")
@@ -552,7 +553,7 @@ def _pad(op: Operation) -> Results | None:
 
 @rule("SEGMENT_SUM")
 def _segment_sum(op: Operation) -> Results | None:
-    """As many sums as there are slices at most."""
+    """Give as many sums as there are slices at most."""
     if op.site.constant(1) is not None:
         return None
     x, emit = op.input(0), op.emit
@@ -623,7 +624,7 @@ def _unique(op: Operation) -> Results | None:
 
 @rule("MEAN")
 def _mean(op: Operation) -> Results | None:
-    """The mean of a copy with zeros, whose divisor is corrected."""
+    """Return the mean of a copy with zeros, whose divisor is corrected."""
     x, own = op.input(0), op.open(0)
     axes = op.site.constant(1)
     if not own or axes is None:
@@ -646,7 +647,7 @@ def _mean(op: Operation) -> Results | None:
 
 @rule("CONCATENATION")
 def _concatenation(op: Operation) -> Results | None:
-    """Joined with what is not meant between the inputs, then without it."""
+    """Return joined with what is not meant between the inputs, then without it."""
     inputs = [t for t in op.site.inputs if t is not None]
     axis = int(op.site.options.get("axis", 0)) % max(1, len(inputs[0].shape))
     opens = [op.sizes.of(t) for t in inputs]
@@ -674,7 +675,7 @@ def _concatenation(op: Operation) -> Results | None:
 
 @rule("NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5")
 def _suppression(op: Operation) -> Results | None:
-    """The number of boxes that are found lies between two others."""
+    """Return the number of boxes that are found lies between two others."""
     results = op.declared()
     count, most = results[-1], results[0].size
     if not count.is_constant:

@@ -135,12 +135,12 @@ def _kernel(parameters: ChunkParameters) -> Kernel:
 
 
 def _elements(attention: Attention, block: AttentionBlock) -> int:
-    """Of a key and of a value, which has whole vectors."""
+    """Return the elements of a key and of a value, which has whole vectors."""
     return attention.depth + tile_count(attention.value_depth, block.columns) * block.columns
 
 
 def _block(attention: Attention, target: Target) -> AttentionBlock:
-    """The block that takes the least time for all rows of a head."""
+    """Return the block that takes the least time for all rows of a head."""
 
     def block(vectors: int) -> AttentionBlock:
         rows = rows_in_registers(attention.rows, vectors, target)

@@ -54,7 +54,7 @@ class ConvolutionDepthwise:
 
 @dataclass(frozen=True)
 class Band(Tile):
-    """What a tile computes: ``rows`` rows of the result in ``vectors`` * 16 channels.
+    """Result of a tile: ``rows`` rows in ``vectors`` * 16 channels.
 
     whole: number of blocks of channels that are not divided into bands; a tile computes all rows of one.
     """
@@ -70,7 +70,7 @@ BandCandidate = Candidate[Band, BandWork]
 def band_candidates(
     attributes: ConvolutionDepthwise, src: Storage, dst: Geometry, target: Target
 ) -> list[BandCandidate]:
-    """The bands that the device has room and time for, the fastest first; none if it has neither for any.
+    """Return the bands that the device has room and time for, the fastest first; none if it has neither for any.
 
     dst: the result of both.
     """
@@ -83,7 +83,7 @@ def band_candidates(
 
 
 def bands(dst: Geometry, target: Target) -> Iterator[Band]:
-    """Those that divide the rows of ``dst`` among 1, 2, 4 and so on."""
+    """Yield the bands that divide the rows of ``dst`` among 1, 2, 4 and so on."""
     halvings = range(dst.height.bit_length())
     for vectors in pixels_by_vectors(target):
         for rows in dict.fromkeys(tile_count(dst.height, 1 << n) for n in halvings):
@@ -91,7 +91,7 @@ def bands(dst: Geometry, target: Target) -> Iterator[Band]:
 
 
 def shared_out(band: Band, dst: Geometry, target: Target) -> Iterator[Band]:
-    """The band, and where cores have as many whole blocks each, bands of only those that are left over."""
+    """Yield the band, and where cores have as many whole blocks each, bands of only those that are left over."""
     yield band
     cores, blocks = target.compute_units, tile_count(dst.channels, band.vectors * VECTOR)
     left = blocks % cores
@@ -107,7 +107,7 @@ def pixels_by_vectors(target: Target, halves: bool = False) -> Mapping[int, int]
 
 
 def wide_rows(band: Band, attributes: ConvolutionDepthwise, src: Storage) -> Storage | None:
-    """What a convolution reads for a row, as floats, if its image is to become floats row by row; else None.
+    """Return what a convolution reads for a row, as floats, if its image is to become floats row by row; else None.
 
     Products with several vectors share what it takes to make a float of a half. To make one of an integer on a grid
     takes longer.
@@ -122,7 +122,7 @@ def wide_rows(band: Band, attributes: ConvolutionDepthwise, src: Storage) -> Sto
 
 
 def band_work(band: Band, attributes: ConvolutionDepthwise, src: Storage, dst: Geometry, target: Target) -> BandWork:
-    """What the tiles have to do if each computes ``band``. dst: the result of both."""
+    """Return what the tiles have to do if each computes ``band``. dst: the result of both."""
     window = attributes.depthwise
     height, width = image_size(attributes, src)
     kept = kept_rows(window)
@@ -169,7 +169,7 @@ def kept_rows(window: Window) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class BandParameters(Parameters):
-    """What templates of both kinds of bands see: the first convolution's window, and what cpu/windows.cl.j2 wants.
+    """Parameters of templates of both kinds of bands: the first convolution's window, and those of cpu/windows.cl.j2.
 
     That knows groups and phases, which no convolution in a band has.
     """
@@ -205,7 +205,7 @@ class BandConvolutionDepthwiseParameters(BandParameters, template="cpu/band_conv
 
 @CPU.lowering("convolution_depthwise")
 def convolution_depthwise(request: Request) -> Kernel:
-    """A convolution and the depthwise one that reads it, in bands of rows."""
+    """Return a convolution and the depthwise one that reads it, in bands of rows."""
     attributes, src, dst = request.attributes(ConvolutionDepthwise), request.input(0), request.output.geometry
     best = request.choose_candidate(band_candidates(attributes, src, dst, request.target))
     band, window = best.tile, attributes.depthwise

@@ -98,7 +98,7 @@ def weights_cycles(bits: int, rows: int, row_blocks: int, target: Target, *, far
 
 
 def pixels_per_block(width: int, wanted: int, part: float | None = None) -> int:
-    """The width of the blocks of a row of ``width`` pixels, about ``wanted`` or less, that take the least time.
+    """Return the width of the blocks of a row of ``width`` pixels, about ``wanted`` or less, that take the least time.
 
     The last block of a row begins early enough to be whole. part: what it costs that the row is no multiple of blocks,
     in pixels; by default what it costs to store a part of one.

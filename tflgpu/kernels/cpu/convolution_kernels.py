@@ -178,7 +178,7 @@ def _multiplied(request: Request, slices: int) -> int:
 
 @CPU.lowering("convolution", reads_grids=True)
 def convolution(request: Request) -> Kernel:
-    """Of an image of few channels in the host's order: blocks of pixels by vectors of output channels."""
+    """Convolve an image of few channels in the host's order: blocks of pixels by vectors of output channels."""
     attributes, g = request.attributes(Convolution), request.output.geometry
     narrow = request.target.limits.vector_width < VECTOR
     single = narrow or attributes.groups > 1 or g.channels % (2 * VECTOR) or not request.is_constant(1)
@@ -189,7 +189,8 @@ def convolution(request: Request) -> Kernel:
 
 
 def _kernel(request: Request, rows: PixelRows, pixels: int, slices_out: int, *, by_vectors: bool) -> Kernel:
-    """The kernel of blocks of ``pixels`` by ``slices_out`` output slices, in vectors of 16 channels or in quads."""
+    """Return the kernel of blocks of ``pixels`` by ``slices_out`` output slices, in vectors of 16 channels or in
+    quads."""
     attributes, src, g = request.node.attributes, request.input(0), request.output.geometry
     assert isinstance(attributes, Convolution | TransposeConvolution)
     block = slices_out * LANES

@@ -33,7 +33,7 @@ class BandWork:
     before: BandWork | None = None
 
     def demand(self, target: Target) -> InTurn:
-        """Of both convolutions, which a core computes one after the other."""
+        """Return the demand of both convolutions, which a core computes one after the other."""
         before = self.before
         earlier = before.tiles / target.compute_units * before.tile(target).cycles(1) if before else 0.0
         own = Demand(self.tiles, (self.tile(target),), latency=0.0, uneven=core_costs().uneven)
@@ -41,7 +41,7 @@ class BandWork:
         return InTurn((_of_each_core(earlier, target), own, _of_each_core(foreign, target)))
 
     def tile(self, target: Target) -> Phase:
-        """What a core computes for one tile."""
+        """Return what a core computes for one tile."""
         rate = product_rates(target).band[self.vectors - 1]
         return Phase(1, (self.convolution_products / rate + self.depthwise_products / self.depthwise_rate,))
 
@@ -62,7 +62,7 @@ class PairWork:
     depthwise_rate: float
 
     def demand(self, target: Target) -> InTurn:
-        """Of both kernels, and of the time between them. What is between them is written and read again."""
+        """Return the demand of both kernels. The tensor between them is written and read again."""
         costs, work = core_costs(), self.bands
         rate = product_rates(target).convolution
         tile = work.convolution_products / rate + work.depthwise_products / self.depthwise_rate
@@ -75,17 +75,18 @@ class PairWork:
 
 
 def counted_bytes(storage: Storage) -> int:
-    """The bytes by which the time that a tensor takes counts: integers on a grid become floats, and count as these."""
+    """Return the bytes by which the time that a tensor takes counts: integers on a grid become floats, and count as
+    these."""
     return storage.bytes if storage.grid is None else replace(storage, type="float", grid=None).bytes
 
 
 def _of_each_core(cycles: float, target: Target) -> Demand:
-    """What keeps every core busy for so long."""
+    """Return what keeps every core busy for so long."""
     return Demand(target.compute_units, (Phase(1, (cycles,)),), latency=0.0)
 
 
 def product_rates(target: Target) -> ProductRates:
-    """The products that a core does in a cycle, by the floats that its registers hold."""
+    """Return the products that a core does in a cycle, by the floats that its registers hold."""
     return core_costs().wide if target.limits.vector_width >= VECTOR else core_costs().narrow
 
 
@@ -96,7 +97,8 @@ def depthwise_rate(window: Window, target: Target) -> float:
 
 
 def packed_cost(tiles: int, pixels: float, columns: int, products: int, target: Target) -> float:
-    """What a packed convolution takes on the busiest core, in products of one column. Every tile packs its image.
+    """Return what a packed convolution takes on the busiest core, in products of one column. Every tile packs its
+    image.
 
     Args:
         tiles: Of all images.
@@ -111,7 +113,7 @@ def packed_cost(tiles: int, pixels: float, columns: int, products: int, target: 
 
 
 def quads_cost(pixels: float, products: int, halves: bool, target: Target) -> float:
-    """The same of a convolution by quads.
+    """Return the same of a convolution by quads.
 
     Args:
         pixels: That the blocks of all images count as.

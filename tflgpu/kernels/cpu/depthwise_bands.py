@@ -23,7 +23,7 @@ from tflgpu.target import Target
 
 
 def depthwise_pointwise_bands(window: Window, src: Storage, dst: Geometry, target: Target) -> list[BandCandidate]:
-    """The bands that the device has room and time for, the fastest first; none if it has neither for any.
+    """Return the bands that the device has room and time for, the fastest first; none if it has neither for any.
 
     window: of the depthwise convolution. dst: the result of both.
     """
@@ -32,7 +32,7 @@ def depthwise_pointwise_bands(window: Window, src: Storage, dst: Geometry, targe
 
 
 def depthwise_pointwise_work(band: Band, window: Window, src: Storage, dst: Geometry, target: Target) -> BandWork:
-    """What the tiles have to do if each computes ``band``. dst: the result of both."""
+    """Return what the tiles have to do if each computes ``band``. dst: the result of both."""
     pixels = band.rows * dst.width
     blocks = tile_count(dst.channels, band.vectors * VECTOR)
     return BandWork(
@@ -59,7 +59,7 @@ class BandDepthwisePointwiseParameters(BandParameters, template="cpu/band_depthw
 
 @CPU.lowering("depthwise_pointwise")
 def depthwise_pointwise(request: Request) -> Kernel:
-    """A depthwise convolution and the pointwise one that reads it, in bands of rows."""
+    """Return a depthwise convolution and the pointwise one that reads it, in bands of rows."""
     attributes, src, dst = request.attributes(DepthwisePointwise), request.input(0), request.output.geometry
     best = request.choose_candidate(depthwise_pointwise_bands(attributes.window, src, dst, request.target))
     band = best.tile

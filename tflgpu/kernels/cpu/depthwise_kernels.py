@@ -27,7 +27,7 @@ def _has_one_channel(request: Request) -> bool:
 
 @CPU.lowering("depthwise", when=_has_one_channel, reads_grids=True)
 def dense_convolution(request: Request) -> Kernel:
-    """A depthwise convolution of one channel is a dense one."""
+    """Return a depthwise convolution of one channel is a dense one."""
     attributes, weights = request.attributes(Depthwise), request.node.inputs[1]
     data = request.constant(1).transpose(3, 1, 2, 0)
     tensors = {**request.graph.tensors, weights: replace(request.graph[weights], data=data, shape=data.shape)}
@@ -57,7 +57,7 @@ class DepthwiseRowsParameters(Parameters, template="cpu/depthwise_rows", stores_
 
 @CPU.lowering("depthwise", when=_is_small, after=("dense_convolution",), reads_grids=True)
 def depthwise_rows(request: Request) -> Kernel:
-    """A depthwise convolution whose tile is some rows of a slice."""
+    """Return a depthwise convolution whose tile is some rows of a slice."""
     attributes, g = request.attributes(Depthwise), request.output.geometry
     taps = prod(attributes.window.kernel)
     upright = request.input(0).geometry.width == g.width == 1 and attributes.window.kernel[1] == 1

@@ -54,7 +54,7 @@ class FullyConnectedParameters(BlockProductsParameters, template="cpu/fully_conn
 @CPU.lowering("convolution", when=is_vector_product, after=("convolution_of_slices",), reads_grids=True)
 @CPU.lowering("fully_connected", reads_grids=True)
 def fully_connected(request: Request) -> Kernel:
-    """A fully connected layer in blocks of rows by vectors of 16 outputs."""
+    """Return a fully connected layer in blocks of rows by vectors of 16 outputs."""
     source, g = request.input(0).geometry, request.output.geometry
     weights = request.constant(1).reshape(g.channels, -1)
     out, depth = weights.shape
@@ -122,7 +122,8 @@ def fully_connected(request: Request) -> Kernel:
 
 
 def _stored(request: Request) -> StoredIntegers | ElementType:
-    """The weights as integers, or the type of floats in which they are stored, whichever one row takes the least with.
+    """Return the weights as integers, or the type of floats in which they are stored, whichever one row takes the
+    least with.
 
     More rows have the same: weights are in memory once, and what many blocks of rows use is unpacked once for a tile.
     """

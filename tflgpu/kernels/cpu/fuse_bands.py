@@ -40,7 +40,8 @@ def _is_quantized(graph: Graph) -> bool:
 
 
 def _joined(graph: Graph, storage: Storages, target: Target, kind: str, join: Join) -> Graph:
-    """The graph with nodes of ``kind`` for pairs. join: their attributes, or None where two kernels are faster."""
+    """Return the graph with nodes of ``kind`` for pairs. join: their attributes, or None where two kernels are
+    faster."""
     zeros = NewTensors(graph)
     dropped: set[TensorId] = set()
     nodes: list[Node] = []
@@ -56,7 +57,7 @@ def _joined(graph: Graph, storage: Storages, target: Target, kind: str, join: Jo
 
 
 def _node_before(graph: Graph, storage: Storages, node: Node) -> Node | None:
-    """The convolution that computes the image of ``node``, another one, if nothing else reads that."""
+    """Return the convolution that computes the image of ``node``, another one, if nothing else reads that."""
     kinds = (Convolution, Depthwise)
     first = graph.producer.get(node.inputs[0]) if isinstance(node.attributes, kinds) else None
     if first is None or not isinstance(first.attributes, kinds) or graph.sole_consumer(first.output) is None:

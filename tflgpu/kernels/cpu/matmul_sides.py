@@ -27,7 +27,7 @@ WORTHWHILE = 8
 
 @CPU.rewrite("divide")
 def lay_rows_side_by_side(planning: Planning) -> Planning:
-    """With movements around such products."""
+    """Put movements around such products."""
     graph, target = planning.graph, planning.target
     moving = _Moving(graph, planning.storage)
     for node in graph.nodes:
@@ -80,7 +80,7 @@ class _Moving:
         self.nodes.append(Node("rearrange", inputs, node.output, back, epilogue, node.sources))
 
     def _side(self, node: Node, number: int, *, swapped: bool = False) -> TensorId:
-        """The tensor of a side with a batch axis, its last two axes ``swapped``."""
+        """Return the tensor of a side with a batch axis, its last two axes ``swapped``."""
         side = self._graph[node.inputs[number]]
         rank, new = len(side.shape), int(len(side.shape) == 2)
         order = [*range(rank - 2), *((rank - 1, rank - 2) if swapped else (rank - 2, rank - 1))]

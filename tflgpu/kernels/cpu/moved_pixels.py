@@ -22,7 +22,7 @@ OPERATIONS = 8  # of a vec4
 
 @dataclass(frozen=True)
 class Movement:
-    """What one axis of the output adds to the place of an element.
+    """Share of one axis of the output in the place of an element.
 
     offsets: elements in the source's memory. channels: channels of the source, where these are no offsets.
     """
@@ -58,7 +58,8 @@ def _has_source(request: Request) -> bool:
 @CPU.lowering("reshape", when=_has_source, reads_grids=True)
 @CPU.lowering("strided", when=_has_source, reads_grids=True)
 def moved_pixels(request: Request) -> Kernel:
-    """A movement whose items are runs of pixels of a slice: where its channels come from is found once for a run."""
+    """Return a movement whose items are runs of pixels of a slice: where its channels come from is found once for a
+    run."""
     g, src, source = request.output.geometry, request.input(0), _source(request)
     assert source is not None
     run = min(RUN_PIXELS, g.pixels)
@@ -90,7 +91,7 @@ def _source(request: Request) -> Source | None:
 
 
 def _split(factor: Factor, levels: Iterable[int]) -> list[Factor]:
-    """A factor as several, the most significant first, each of which stays in one level where it is possible."""
+    """Return a factor as several, the most significant first, each of which stays in one level where it is possible."""
     parts: list[Factor] = []
     for unit in levels:
         inner = unit // factor.stride if factor.stride and unit % factor.stride == 0 else 0
@@ -101,13 +102,13 @@ def _split(factor: Factor, levels: Iterable[int]) -> list[Factor]:
 
 
 def _places(elements: int, levels: tuple[int, int]) -> tuple[int, int, int]:
-    """A number of elements as images, pixels and channels."""
+    """Return a number of elements as images, pixels and channels."""
     image, pixel = levels
     return elements // image, elements % image // pixel, elements % pixel
 
 
 def _offset(elements: int, src: Storage) -> tuple[int, int]:
-    """A number of elements, in row-major order, as an offset in memory, and as channels that are none."""
+    """Return a number of elements, in row-major order, as an offset in memory, and as channels that are none."""
     if src.linear:
         return elements, 0
     image, pixel, channel = _places(elements, (src.plane * src.channels, src.channels))
@@ -116,7 +117,7 @@ def _offset(elements: int, src: Storage) -> tuple[int, int]:
 
 
 def _movement(factors: Sequence[Factor], src: Storage) -> Movement:
-    """What the digits of an axis add."""
+    """Return what the digits of an axis add."""
     offsets, channels = list[Digit](), list[Digit]()
     for i, factor in enumerate(factors):
         divisor = prod(f.extent for f in factors[i + 1 :])

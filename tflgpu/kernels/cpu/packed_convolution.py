@@ -87,7 +87,8 @@ class PackedBlocks:
 
 
 def cost_if_packed(request: Request) -> float:
-    """What it takes to pack a convolution of an image in PHWC4, as ``packed_cost`` has it; inf if it cannot be."""
+    """Return what it takes to pack a convolution of an image in PHWC4, as ``packed_cost`` has it; inf if it cannot
+    be."""
     attributes, src, target = request.node.attributes, request.input(0), request.target
     if not isinstance(attributes, Convolution) or not request.is_constant(1):
         return inf

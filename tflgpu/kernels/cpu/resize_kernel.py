@@ -21,7 +21,8 @@ def _reads_most_columns(request: Request) -> bool:
 
 
 def _workspace(request: Request) -> int:
-    """A row of a slice with two more columns, or of all where pixels are stored, and two numbers for each column."""
+    """Return a row of a slice with two more columns, or of all where pixels are stored, and two numbers for each
+    column."""
     src, dst = request.input(0), request.output
     return (src.slices if dst.linear else 1) * (src.width + 2) + tile_count(2 * dst.width, LANES)
 

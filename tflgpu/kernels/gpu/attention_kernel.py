@@ -22,7 +22,7 @@ LOADING = 0.2
 
 
 def _vec4s(attention: Attention) -> int:
-    """Of a key and a value, or of a row's query and sums."""
+    """Return the vec4s of a key and a value, or of a row's query and sums."""
     return (attention.depth + attention.value_depth) // LANES
 
 
@@ -45,7 +45,7 @@ def _tiles(attention: Attention, target: Target, rows: int, sharers: int) -> int
 
 
 def rows_work(attention: Attention, target: Target) -> KLoopWork:
-    """What a work-item does: a step is a key and a value for the rows that it has."""
+    """Return what a work-item does: a step is a key and a value for the rows that it has."""
     rows, sharers = divide(attention, target)
     vec4s = _vec4s(attention)
     return KLoopWork(

@@ -47,7 +47,7 @@ class ConvolutionTile(Tile):
 
 
 def candidates(request: Request, target: Target) -> list[Candidate[ConvolutionTile, KLoopWork]]:
-    """The tiles of a convolution, the fastest first."""
+    """Return the tiles of a convolution, the fastest first."""
     tiles = _tiles(request, target)
     return ranked(tiles, lambda tile: _work(tile, request, target), target)
 
@@ -115,7 +115,7 @@ class ConvolutionParameters(ItemProductsParameters, template="gpu/convolution", 
 @GPU.lowering("transpose_convolution", best=_best)
 @GPU.lowering("convolution", best=_best)
 def convolution(request: Request) -> Kernel:
-    """A dense convolution, transposed or not, whose work-items compute some pixels of some output slices."""
+    """Return a dense convolution, transposed or not, whose work-items compute some pixels of some output slices."""
     attributes, src = request.node.attributes, request.input(0)
     assert isinstance(attributes, Convolution | TransposeConvolution)
     chosen, target = choose_with_group(request, partial(candidates, request))

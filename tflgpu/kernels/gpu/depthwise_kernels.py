@@ -32,7 +32,7 @@ class DepthwiseTile(Tile):
 
 
 def depthwise_candidates(window: Window, dst: Storage, target: Target) -> list[Candidate[DepthwiseTile, KLoopWork]]:
-    """The tiles of a depthwise convolution that gives ``dst``, the fastest first."""
+    """Return the tiles of a depthwise convolution that gives ``dst``, the fastest first."""
     tiles = (DepthwiseTile(pixels) for pixels in PIXELS if pixels <= dst.height)
     return ranked(tiles, lambda tile: _work(tile, window, dst, target), target)
 
@@ -51,7 +51,7 @@ def _work(tile: DepthwiseTile, window: Window, dst: Storage, target: Target) -> 
 
 
 def input_rows(window: Window, pixels: int) -> list[tuple[int, list[tuple[int, int]]]]:
-    """The input rows that ``pixels`` outputs of a column need, from the first tap of the first one on.
+    """Return the input rows that ``pixels`` outputs of a column need, from the first tap of the first one on.
 
     Each comes with its uses: the output and the tap that it is for.
     """
@@ -76,7 +76,7 @@ class DepthwiseColumnsParameters(Parameters, template="gpu/depthwise_columns", s
 
 @GPU.lowering("depthwise", when=has_unrolled_taps)
 def depthwise_columns(request: Request) -> Kernel:
-    """A depthwise convolution whose work-items compute some neighbouring pixels of a slice."""
+    """Return a depthwise convolution whose work-items compute some neighbouring pixels of a slice."""
     window, g = request.attributes(Depthwise).window, request.output.geometry
     chosen, target = choose_with_group(request, partial(depthwise_candidates, window, request.output))
     arguments = depthwise_arguments(request)

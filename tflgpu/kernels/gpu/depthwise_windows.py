@@ -61,7 +61,7 @@ class TapSteps:
 
 
 def tap_steps(window: Window, tile: WindowTile, target: Target) -> TapSteps:
-    """The steps of a work-item. The taps of a step fit into registers, together with the image and the sums."""
+    """Return the steps of a work-item. The taps of a step fit into registers, together with the image and the sums."""
     most = min(TAPS_AT_ONCE, max(1, (operand_vec4s(target) + 1) // 2 - tile.outputs))
     along, across = window.kernel[tile.axis], window.kernel[1 - tile.axis]
     apart = min(tile.distance // window.dilation[tile.axis], along)
@@ -83,7 +83,7 @@ def _tiles(request: Request, window: Window) -> Iterator[WindowTile]:
 
 
 def _candidates(request: Request) -> list[Candidate[WindowTile, KLoopWork]]:
-    """The tiles of a convolution of any window, the fastest first."""
+    """Return the tiles of a convolution of any window, the fastest first."""
     attributes, target = request.attributes(Depthwise), request.target
     window = attributes.window
 
@@ -104,7 +104,7 @@ def _candidates(request: Request) -> list[Candidate[WindowTile, KLoopWork]]:
 
 class _WindowWork(KLoopWork):
     def demand(self, target: Target) -> Demand:
-        """The kernel takes at least as long as one tile alone: nothing hides the latency of its loads."""
+        """Return the kernel takes at least as long as one tile alone: nothing hides the latency of its loads."""
         model = target.cost_model
         step = model.batch_latency + model.working(target.local_size, self.loads, self.products, self.tile)
         alone = Demand(1, (Phase(tile_count(self.k_steps, self.split_k), (step,)),), model.tile_latency)

@@ -64,7 +64,7 @@ def groups_at_once(target: Target) -> int:
 
 
 def excite_work(image: Storage, vector: Storage, hidden: int, target: Target) -> ExciteWork:
-    """As many tiles as compute units work on at once, if that leaves a pixel for each work-item. hidden: channels.
+    """Count as many tiles as compute units work on at once, if a pixel is left for each work-item. hidden: channels.
 
     Slices share the hidden layer where there would be more tiles.
     """
@@ -118,7 +118,7 @@ class ExciteParameters(Parameters, template="gpu/excite", stores_once=True):
 
 @GPU.lowering("excite")
 def excite(request: Request) -> Kernel:
-    """A squeeze-and-excitation: two layers, and the product of their gates with the image."""
+    """Return a squeeze-and-excitation: two layers, and the product of their gates with the image."""
     attributes, src, squeezed, dst = request.attributes(Excite), request.input(0), request.input(1), request.output
     target = request.target
     hidden_weights, gate_weights = request.constant(2), request.constant(4)

@@ -25,7 +25,7 @@ Tile = VectorTile | MatrixTile
 
 
 def candidates(shape: MatrixProduct, target: Target, *, stored: bool = False) -> list[Candidate[Tile, KLoopWork]]:
-    """The tiles of both kernels, the fastest first.
+    """Return the tiles of both kernels, the fastest first.
 
     A single row leaves nothing to share but its depth, as long as local memory holds a sum of each work-item. Of
     ``stored`` integers few rows are a vector product, too, which alone reads them: they are the most of what it reads.
@@ -37,7 +37,7 @@ def candidates(shape: MatrixProduct, target: Target, *, stored: bool = False) ->
 
 
 def _best(request: Request) -> Candidate[Tile, KLoopWork] | None:
-    """The fastest tile; None for shares, where work-groups cannot share a depth."""
+    """Return the fastest tile; None for shares, where work-groups cannot share a depth."""
     shape = _product(request)
     if request.shares == 1:
         return candidates(shape, request.target, stored=_has_stored_integers(request))[0]
@@ -51,7 +51,7 @@ def _has_stored_integers(request: Request) -> bool:
 
 
 def _product(request: Request) -> MatrixProduct:
-    """A layer as a matrix product whose right side, the weights, lies as the output does."""
+    """Return a layer as a matrix product whose right side, the weights, lies as the output does."""
     src, dst = request.input(0), request.output
     left, right = Side(False, src.slices, slice_stride=1), Side(False, dst.slices, slice_stride=1)
     depth = request.constant(1).size // dst.channels
@@ -61,7 +61,7 @@ def _product(request: Request) -> MatrixProduct:
 @GPU.lowering("convolution", when=is_vector_product, best=_best)
 @GPU.lowering("fully_connected", best=_best)
 def fully_connected(request: Request) -> Kernel:
-    """A fully connected layer: a vector product for few rows, else a matrix product."""
+    """Return a fully connected layer: a vector product for few rows, else a matrix product."""
     shape, weights = _product(request), request.constant(1).reshape(request.output.channels, -1)
     if request.shares > 1:
         shared = request.choose_candidate(vector_candidates(shape, request.target, request.shares))

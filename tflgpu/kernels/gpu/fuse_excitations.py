@@ -52,7 +52,7 @@ def fuse_excitations(graph: Graph, storage: Mapping[TensorId, Storage], target: 
 
 
 def _excitation(graph: Graph, storage: Mapping[TensorId, Storage], product: Node) -> Excitation | None:
-    """What ``product`` belongs to, if it is the product of a squeeze-and-excitation."""
+    """Return what ``product`` belongs to, if it is the product of a squeeze-and-excitation."""
     gate_input = _gate_input(product)
     if gate_input is None:
         return None
@@ -109,7 +109,7 @@ def _is_faster(graph: Graph, storage: Mapping[TensorId, Storage], e: Excitation,
 
 
 def _joined(e: Excitation, inputs: tuple[TensorId, ...]) -> Node:
-    """The node for ``inputs`` of its kernel. After them come those of the product's other epilogue ops."""
+    """Return the node for ``inputs`` of its kernel. After them come those of the product's other epilogue ops."""
     others = [i for i in range(len(e.product.inputs)) if i not in (0, e.gate_input)]
 
     def place(operand: Operand) -> Operand:

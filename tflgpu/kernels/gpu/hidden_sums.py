@@ -53,7 +53,7 @@ AnySummingWork = TypeVar("AnySummingWork", bound=SummingWork)
 
 
 def hidden_sums_beside(request: Request) -> TensorId | None:
-    """What the kernel of a node writes beside its result: [1, 1, tiles, hidden channels] in float.
+    """Return what the kernel of a node writes beside its result: [1, 1, tiles, hidden channels] in float.
 
     Its reader has the layer's weights: [hidden, 1, 1, channels], its third input. If it sums up channels it is
     [1, 1, parts of the image, channels].
@@ -62,7 +62,7 @@ def hidden_sums_beside(request: Request) -> TensorId | None:
 
 
 def _reader_of_sums(request: Request, sums: TensorId) -> tuple[Node, ReadsSums]:
-    """The node that reads the sums, and its attributes."""
+    """Return the node that reads the sums, and its attributes."""
     (reader,) = request.graph.consumers[sums]
     assert isinstance(reader.attributes, ReadsSums)
     return reader, reader.attributes
@@ -71,7 +71,8 @@ def _reader_of_sums(request: Request, sums: TensorId) -> tuple[Node, ReadsSums]:
 def with_room_for_sums(
     request: Request, candidates: Sequence[Candidate[AnyTile, AnySummingWork]]
 ) -> Sequence[Candidate[AnyTile, AnySummingWork]]:
-    """The candidates whose number of tiles, or of parts of the image, is that of the sums; all if there are no sums.
+    """Return the candidates whose number of tiles, or of parts of the image, is that of the sums; all if there are no
+    sums.
 
     A mean that is rounded needs tiles with all pixels of the image, unless the reader computes it.
     """
@@ -114,7 +115,7 @@ class SummingParameters(Parameters):
 
 
 def with_hidden_sums(request: Request, kernel: Kernel, entries: int, lanes: int, slices: int) -> Kernel:
-    """The kernel, which writes the sums as well where they are wanted.
+    """Return the kernel, which writes the sums as well where they are wanted.
 
     entries, lanes: see templates/gpu/hidden_sums.cl.j2. slices: of all tiles; the weights of those past the last one
     of the image are zero.

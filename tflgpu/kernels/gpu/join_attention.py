@@ -31,7 +31,7 @@ class JoinAttentionParameters(Parameters, template="rows/join_attention", stores
 
 @GPU.lowering("join_attention")
 def join_attention(request: Request) -> Kernel:
-    """The second kernel: a work-item joins some vec4s of all parts."""
+    """Return the second kernel: a work-item joins some vec4s of all parts."""
     attention, target = request.attributes(JoinedAttention).attention, request.target
     parts = request.operand("parts", 0)
     vec4s = attention.heads * attention.rows * attention.value_depth // LANES

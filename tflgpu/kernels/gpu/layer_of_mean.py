@@ -47,7 +47,7 @@ class LayerTile(Tile):
 
 @dataclass(frozen=True)
 class LayerWork:
-    """What the work-items of a tile do.
+    """Work of the work-items of a tile.
 
     slices: of the image, in a share. pixel_sharers, channel_sharers: work-items for the mean of a slice, and for a vec4
     of the layer. pixels, weights: vec4s that each of them loads.
@@ -61,7 +61,7 @@ class LayerWork:
     weights: int
 
     def demand(self, target: Target) -> Demand:
-        """Loads of the image wait for memory; those of the weights are hidden."""
+        """Return the demand. Loads of the image wait for memory; those of the weights are hidden."""
         model = target.cost_model
         waiting = Phase(tile_count(self.pixels, LOADS_AT_ONCE), (model.batch_latency,))
         loading = Phase(1, (model.working(target.local_size, self.pixels + self.weights, self.weights, ()),))
@@ -70,7 +70,7 @@ class LayerWork:
 
 
 def layer_candidates(src: Storage, dst: Storage, target: Target, shares: int) -> list[Candidate[LayerTile, LayerWork]]:
-    """The tiles of shares of a layer ``dst`` of the mean of ``src``, the fastest first.
+    """Return the tiles of shares of a layer ``dst`` of the mean of ``src``, the fastest first.
 
     None where a group cannot have a work-item for each slice of a share, or local memory is too small.
     """
@@ -124,7 +124,7 @@ class LayerOfMeanParameters(Parameters, template="gpu/layer_of_mean", stores_onc
 
 @GPU.lowering(LAYER_OF_MEAN, best=_best)
 def layer_of_mean(request: Request) -> Kernel:
-    """Inputs: the image [1, height, width, channels], weights [out, ..., channels] and maybe a bias, both constants."""
+    """Lower the node. Inputs: the image [1, height, width, channels]; weights [out, ..., channels], perhaps a bias."""
     attributes, src, dst, target = request.attributes(LayerOfMean), request.input(0), request.output, request.target
     chosen = request.choose_candidate(layer_candidates(src, dst, target, request.shares))
     weights = request.constant(1).reshape(dst.channels, 1, 1, src.channels)

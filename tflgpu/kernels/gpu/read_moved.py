@@ -41,7 +41,7 @@ def _is_read_only_by_maps(planning: Planning, node: Node) -> bool:
 
 
 def _reading(node: Node, moved: dict[TensorId, Node]) -> Node:
-    """A node that reads the sources of these movements."""
+    """Return a node that reads the sources of these movements."""
     movements = [(index, moved[tensor]) for index, tensor in enumerate(node.inputs) if tensor in moved]
     if not movements:
         return node

@@ -91,7 +91,7 @@ def sums_are_exact(request: Request) -> bool:
 
 @INTEGERS.lowering("depthwise", when=sums_are_exact, reads_grids=True)
 def integer_depthwise(request: Request) -> Kernel:
-    """A depthwise convolution whose tile is some rows of a slice."""
+    """Return a depthwise convolution whose tile is some rows of a slice."""
     attributes, src, g = request.node.attributes, request.input(0), request.output.geometry
     weights, rows = whole_weights(request), _rows(request)
     assert isinstance(attributes, Depthwise) and src.grid is not None and weights is not None
@@ -121,7 +121,7 @@ def integer_depthwise(request: Request) -> Kernel:
 
 
 def _weights(request: Request, weights: WholeWeights, image_scale: float) -> tuple[Argument, Argument]:
-    """The weights, and what a sum of each channel is multiplied by."""
+    """Return the weights, and what a sum of each channel is multiplied by."""
     floats = np.moveaxis(weights.integers.astype(np.float32), 0, -1)
     factors = (image_scale * weights.scale).astype(np.float32)
     size = request.output.slices * LANES

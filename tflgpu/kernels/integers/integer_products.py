@@ -115,7 +115,7 @@ class IntegerFullyConnectedParameters(IntegerProductsParameters, template="integ
 
 
 def _unit(request: Request, weights: WholeWeights) -> IntegerUnit | None:
-    """The unit that multiplies weights of this width; None if there is none, or if sums could exceed 32 bits."""
+    """Return the unit that multiplies weights of this width; None if there is none, or if sums could exceed 32 bits."""
     unit = UNITS[request.target.integer_unit or ""]
     least, most = int(weights.integers.min(initial=0)), int(weights.integers.max(initial=0))
     if least < -128 or most > 127:
@@ -177,7 +177,7 @@ def _rows(request: Request) -> tuple[int, int]:
 
 
 def _columns(request: Request, unit: IntegerUnit) -> tuple[tuple[int, int], int]:
-    """The shape of a block of sums, in rows and registers, that takes the least time; and its columns."""
+    """Return the shape of a block of sums, in rows and registers, that takes the least time; and its columns."""
     attributes, out = request.node.attributes, request.output.geometry.channels
     rows, weights = _rows(request)[1], request.graph[request.node.inputs[1]]
     groups = attributes.groups if isinstance(attributes, Convolution) else 1
@@ -247,7 +247,7 @@ class _Division:
 
     @property
     def products(self) -> int:
-        """Of a run and a block of columns."""
+        """Products of a run and a block of columns."""
         return self.run * self.columns * LANES * self.steps
 
     def cycles(self, unit: IntegerUnit) -> float:
@@ -403,7 +403,8 @@ def _reads_in_place(request: Request, unit: IntegerUnit) -> bool:
 
 
 def _as_packed(request: Request, weights: WholeWeights) -> WholeWeights:
-    """The weights; for an image in row-major order as if a window had one column of all the channels in its row."""
+    """Return the weights; for an image in row-major order as if a window had one column of all the channels in its
+    row."""
     if not request.input(0).linear or not isinstance(request.node.attributes, Convolution):
         return weights
     return replace(weights, integers=weights.integers.reshape(*weights.integers.shape[:2], 1, -1))

@@ -39,7 +39,7 @@ class Planes:
 
 
 def planes_of(extent: int, kernel: int, stride: int, dilation: int) -> tuple[Planes, Planes]:
-    """The planes for ``extent`` outputs of an axis: one of each remainder by the stride, or one of each tap."""
+    """Return the planes for ``extent`` outputs of an axis: one of each remainder by the stride, or one of each tap."""
     places = [tap * dilation for tap in range(kernel)]
     remainders = sorted({place % stride for place in places})
     taps = tuple((remainders.index(place % stride), place // stride) for place in places)
@@ -58,7 +58,7 @@ class Patch:
 
     @property
     def taps(self) -> int:
-        """Of a window."""
+        """Taps of a window."""
         return len(self.rows.taps) * len(self.columns.taps)
 
     @property
@@ -68,7 +68,7 @@ class Patch:
 
     @property
     def slice_pixels(self) -> int:
-        """Of a slice of a packed patch."""
+        """Pixels of a slice of a packed patch."""
         return self.slice_rows * self.columns.length
 
     @property
@@ -93,7 +93,7 @@ class Patch:
 
 @cache
 def best_patch(window: Window, height: int, width: int, slices: int, rows: int, cycles_of_block: float) -> Patch:
-    """The rectangles that take the least time for an output of ``height`` x ``width``.
+    """Return the rectangles that take the least time for an output of ``height`` x ``width``.
 
     rows: of a block of sums, whose products take ``cycles_of_block`` cycles, with all output channels.
     """

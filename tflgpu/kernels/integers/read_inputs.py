@@ -14,7 +14,8 @@ from tflgpu.kernels.rewriting import Planning
 
 @INTEGERS.rewrite("replace")
 def read_inputs(planning: Planning) -> Planning:
-    """A conversion of a model input goes, if a convolution of few channels or a layer is all that reads its result."""
+    """Return a conversion of a model input goes, if a convolution of few channels or a layer is all that reads its
+    result."""
     read: dict[TensorId, TensorId] = {}
     storage: dict[TensorId, Storage] = {}
     for node in planning.graph.nodes:
@@ -26,7 +27,7 @@ def read_inputs(planning: Planning) -> Planning:
 
 
 def _input_of(planning: Planning, node: Node) -> TensorId | None:
-    """The model input whose conversion a product reads, if its kernel can read the input itself."""
+    """Return the model input whose conversion a product reads, if its kernel can read the input itself."""
     graph, image = planning.graph, node.inputs[0]
     conversion = graph.producer.get(image)
     if conversion is None or conversion.kind != "map" or graph.sole_consumer(image) is None:
@@ -50,5 +51,5 @@ def _stored(planning: Planning, node: Node, given: TensorId) -> Storage:
 
 
 def _reading(node: Node, read: Mapping[TensorId, TensorId]) -> Node:
-    """The node with other inputs."""
+    """Return the node with other inputs."""
     return replace(node, inputs=tuple(read.get(t, t) for t in node.inputs))

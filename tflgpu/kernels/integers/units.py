@@ -78,12 +78,12 @@ class IntegerUnit:
 
     @property
     def function(self) -> str:
-        """What the names of the functions that multiply begin with."""
+        """Prefix of the names of the functions that multiply."""
         return "multiply_wide" if self.weight_bytes == 2 else "multiply"
 
     @property
     def element_bytes(self) -> int:
-        """Of a packed activation."""
+        """Bytes of a packed activation."""
         return 2 if self.widens else 1
 
     def step_cycles(self, rows: int, registers: int) -> float:
@@ -153,7 +153,7 @@ _WIDE_YMM = IntegerUnit(
 
 
 def _narrowed(wider: IntegerUnit, multiply: str) -> IntegerUnit:
-    """A unit whose instruction adds four products of 8 bits to each sum, beside one of 16 bits."""
+    """Return a unit whose instruction adds four products of 8 bits to each sum, beside one of 16 bits."""
     return replace(wider, inputs=4, widens=False, weight_bytes=1, multiply=(multiply,), wider=wider)
 
 

@@ -23,7 +23,7 @@ class WholeWeights:
 
 
 def whole_weights(request: Request) -> WholeWeights | None:
-    """The weights of a convolution or a fully connected layer, if they are integers by one scale a channel."""
+    """Return the weights of a convolution or a fully connected layer, if they are integers by one scale a channel."""
     weights, out = request.graph[request.node.inputs[1]], request.output.channels
     axis = output_channel_axis(request.node)
     elements = weights.data if weights.scale is not None else None

@@ -27,7 +27,7 @@ HELD_NUMBERS = 200
 
 @dataclass(frozen=True)
 class AttentionTile(Tile):
-    """What a work-group computes at once.
+    """Tile that a work-group computes at once.
 
     Attributes:
         row_warps: Warps with rows of their own.
@@ -59,7 +59,7 @@ class AttentionTile(Tile):
         return self.key_warps * self.key_blocks * UNIT.side
 
     def numbers(self, depth: int, value_depth: int) -> int:
-        """Registers of a lane for queries, scores and sums."""
+        """Count the registers of a lane for queries, scores and sums."""
         rows, halves = self.row_blocks * UNIT.side, self.row_blocks * UNIT.side * depth // 2
         return (halves + rows * (self.key_blocks * UNIT.side + value_depth)) // UNIT.lanes
 
@@ -77,7 +77,7 @@ class AttentionTile(Tile):
 
 @dataclass(frozen=True)
 class AttentionWork:
-    """What a work-group does for a tile, in iterations over blocks of keys.
+    """Work of a work-group for a tile, in iterations over blocks of keys.
 
     Attributes:
         tiles: Number of tiles.
@@ -102,7 +102,7 @@ class AttentionWork:
     stages: int
 
     def demand(self, target: Target) -> Demand:
-        """Copies overlap with products, scores do not: a warp needs its own before it goes on."""
+        """Return the demand. Copies overlap with products, scores do not: a warp needs its own before it goes on."""
         costs, attention = UNIT.costs.ring, UNIT.costs.attention
         busy = (
             self.macs / costs.macs + self.scores * attention.score_cycles,
@@ -125,7 +125,7 @@ def _depths(attention: Attention) -> tuple[int, int]:
 
 
 def candidates(attention: Attention, target: Target) -> list[Candidate[AttentionTile, AttentionWork]]:
-    """The tiles of an attention for which there are registers and local memory, the fastest first."""
+    """Return the tiles of an attention for which there are registers and local memory, the fastest first."""
     depth, value_depth = _depths(attention)
 
     def work(tile: AttentionTile) -> AttentionWork:

@@ -35,7 +35,7 @@ MASK_BITS = 32  # rows and columns of a phase's window: a kernel keeps in a bit 
 def convolution_candidates(
     operands: Operands, window: Window, src: Storage, dst: Storage, target: Target, shares: int = 1, joined: int = 0
 ) -> list[Candidate[Tile, Work]]:
-    """The tiles of all kernels for a convolution of ``src`` that gives ``dst``, the fastest first.
+    """Return the tiles of all kernels for a convolution of ``src`` that gives ``dst``, the fastest first.
 
     Only one of them can compute ``shares`` of it. joined: how many tensors of its shape join the result.
     """
@@ -52,7 +52,7 @@ def convolution_candidates(
 
 
 def _image(request: Request) -> OperandType:
-    """What products take of the image.
+    """Return what products take of the image.
 
     A float image of one slice, such as a model's input, is rounded to half if the result will be so too, unless the
     graph marks it as precise.
@@ -93,12 +93,12 @@ def _is_dense(request: Request) -> bool:
 
 
 def _least_cycles(request: Request) -> float:
-    """Of a convolution on tensor cores."""
+    """Return the least cycles of a convolution on tensor cores."""
     return (_best_of_phases(request) if phases_of(request) else _best(request)).cycles
 
 
 def _candidates_of_phases(request: Request, operands: Operands, phases: Phases) -> list[Candidate[WarpTile, GemmWork]]:
-    """The tiles of a transposed convolution, whose phases are convolutions side by side."""
+    """Return the tiles of a transposed convolution, whose phases are convolutions side by side."""
     dst = replace(request.output, geometry=phases.geometry(request.output.channels))
     shapes = operands, phases.window_of_phase, request.input(0), dst, request.target
     return packed_weights.candidates(*shapes, phases.count, request.shares)
@@ -121,13 +121,13 @@ def _has_rows(request: Request) -> bool:
 
 
 def _window(request: Request) -> Window:
-    """That of a convolution; a pixel for a fully connected layer."""
+    """Return the window of a convolution; a pixel for a fully connected layer."""
     attributes = request.node.attributes
     return attributes.window if isinstance(attributes, Convolution) else POINTWISE
 
 
 def _candidates(request: Request) -> list[Candidate[Tile, Work]]:
-    """The tiles of a convolution or a fully connected layer, the fastest first."""
+    """Return the tiles of a convolution or a fully connected layer, the fastest first."""
     dst = request.output
     shapes = _operands(request), _window(request), request.input(0), dst, request.target
     joined = sum(request.shape(index).shape == dst.geometry.shape for index in request.node.epilogue_inputs)
@@ -153,20 +153,20 @@ def _best_of_rows(request: Request) -> Candidate[Tile, Work] | None:
 
 @MMA.lowering("convolution", when=_has_rows_of_pairs, best=_best_of_rows)
 def convolution_of_rows(request: Request) -> Kernel:
-    """A convolution of few channels whose warps share rows of the image in local memory."""
+    """Return a convolution of few channels whose warps share rows of the image in local memory."""
     window, weights, bias = request.attributes(Convolution).window, request.constant(1), request.optional_constant(2)
     return rows.kernel(request, window, weights, bias)
 
 
 @MMA.lowering("convolution", when=_is_dense, after=("convolution_of_rows",), best=_best)
 def convolution(request: Request) -> Kernel:
-    """A dense convolution, by the loader that the cost model ranks first."""
+    """Return a dense convolution, by the loader that the cost model ranks first."""
     return _kernel(request, request.constant(1))
 
 
 @MMA.lowering("transpose_convolution", when=_is_dense, best=_best_of_phases)
 def transpose_convolution(request: Request) -> Kernel:
-    """A transposed convolution, whose phases are convolutions side by side."""
+    """Return a transposed convolution, whose phases are convolutions side by side."""
     operands, phases = _operands(request), phases_of(request)
     assert phases is not None
     chosen = request.choose_candidate(_candidates_of_phases(request, operands, phases))
@@ -176,7 +176,7 @@ def transpose_convolution(request: Request) -> Kernel:
 
 @MMA.lowering("fully_connected", when=_has_rows, best=_best)
 def fully_connected(request: Request) -> Kernel:
-    """A fully connected layer of many rows, as a pointwise convolution."""
+    """Return a fully connected layer of many rows, as a pointwise convolution."""
     weights = request.constant(1).reshape(request.output.channels, 1, 1, -1)
     return _kernel(request, weights)
 

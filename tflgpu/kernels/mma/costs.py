@@ -46,11 +46,11 @@ class GemmWork:
 
     @property
     def blocks(self) -> tuple[int, int]:
-        """Of pixels and of packed weights, that a warp loads in a k-step."""
+        """Blocks of pixels and of packed weights that a warp loads in a k-step."""
         return (self.row_blocks, self.column_blocks) if self.packed else (self.row_blocks + self.column_blocks, 0)
 
     def demand(self, target: Target) -> Demand:
-        """The caches serve one warp of a work-group after another."""
+        """Return the caches serve one warp of a work-group after another."""
         model, warps = target.cost_model, target.local_size // UNIT.lanes
         products = self.row_blocks * self.column_blocks
         busy = (
@@ -140,7 +140,7 @@ class RowsWork:
     products: int
 
     def demand(self, target: Target) -> Demand:
-        """The warps of a compute unit multiply one after another."""
+        """Return the warps of a compute unit multiply one after another."""
         model, busy = target.cost_model, self.warps * self.products * UNIT.costs.row_product_cycles
         return Demand(self.tiles, (Phase(self.k_steps, (busy,), model.k_step_latency),), model.tile_latency)
 
@@ -168,7 +168,8 @@ class PointwiseDepthwiseWork:
     workspace: int
 
     def demand(self, target: Target) -> Demand:
-        """The two convolutions come one after the other. A block of pixels counts as much as one of weights here."""
+        """Return the two convolutions come one after the other. A block of pixels counts as much as one of weights
+        here."""
         model, costs = target.cost_model, UNIT.costs
         image, weights = self.operands.sizes
         loads = costs.weight_block_cycles * (image + weights * self.column_blocks)
@@ -232,7 +233,7 @@ class DiagonalWork:
     vec4s: int
 
     def demand(self, target: Target) -> Demand:
-        """Caches serve one warp after another. Work-groups of launches hide what others wait for."""
+        """Return the demand. Caches serve one warp after another. Work-groups of launches hide what others wait for."""
         busy = target.local_size // UNIT.lanes * self.vec4s * UNIT.costs.diagonal_vec4_cycles
         resident = self.tiles if target.executor == "launch" else 1
         return Demand(self.tiles, (Phase(1, (busy,)),), target.cost_model.tile_latency, resident)

@@ -35,7 +35,7 @@ PADDING_VEC4S = 4  # of local memory between slices, so that lanes of a warp rea
 
 @dataclass(frozen=True)
 class DepthwisePointwiseTile(Tile):
-    """What a work-group computes: blocks of 16 pixels by ``column_tiles`` warp tiles of blocks of 16 channels.
+    """Tile of a work-group: blocks of 16 pixels by ``column_tiles`` warp tiles of blocks of 16 channels.
 
     split_k: how many warps share the input channels of a warp tile.
     """
@@ -60,7 +60,7 @@ DepthwisePointwiseCandidate = Candidate[DepthwisePointwiseTile, DepthwisePointwi
 
 
 def depthwise_pointwise_candidates(src: Storage, dst: Storage, target: Target) -> list[DepthwisePointwiseCandidate]:
-    """The tiles that local memory is large enough for, the fastest first. dst: the result of both."""
+    """Return the tiles that local memory is large enough for, the fastest first. dst: the result of both."""
     operands = operands_of_image(src, target.storage)
     found = ranked(_tiles(src, dst, target), lambda tile: _work(tile, operands, src, dst, target), target)
     return [candidate for candidate in found if fits_local(target, candidate.work.workspace)]
@@ -144,7 +144,7 @@ class DepthwisePointwiseParameters(Parameters, template="mma/depthwise_pointwise
 
 @MMA.lowering("depthwise_pointwise")
 def depthwise_pointwise(request: Request) -> Kernel:
-    """A depthwise convolution into local memory, and the pointwise one that reads it there."""
+    """Return a depthwise convolution into local memory, and the pointwise one that reads it there."""
     attributes, target = request.attributes(DepthwisePointwise), request.target
     src, dst = request.input(0), request.output
     # The fusion makes this node only where there is a candidate.

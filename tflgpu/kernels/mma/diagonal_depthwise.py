@@ -34,7 +34,7 @@ class DiagonalTile(Tile):
 
 
 def diagonal_candidates(window: Window, dst: Storage, target: Target) -> list[Candidate[DiagonalTile, DiagonalWork]]:
-    """The tiles of a depthwise convolution of halves that gives ``dst``, the fastest first."""
+    """Return the tiles of a depthwise convolution of halves that gives ``dst``, the fastest first."""
     tiles = (
         DiagonalTile(pixels, warp_slices) for pixels in PIXELS for warp_slices in WARP_SLICES if pixels <= dst.height
     )
@@ -72,7 +72,7 @@ class DiagonalDepthwiseParameters(SummingParameters, template="mma/diagonal_dept
 
 @MMA.lowering("depthwise", when=_has_halves)
 def diagonal_depthwise(request: Request) -> Kernel:
-    """A depthwise convolution as products by diagonal matrices."""
+    """Return a depthwise convolution as products by diagonal matrices."""
     window, g, target = request.attributes(Depthwise).window, request.output.geometry, request.target
     candidates = diagonal_candidates(window, request.output, target)
     chosen = request.choose_candidate(with_room_for_sums(request, candidates))

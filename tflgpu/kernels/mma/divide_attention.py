@@ -14,7 +14,7 @@ from tflgpu.kernels.rows.attention import Attention
 
 @MMA.rewrite("divide")
 def divide_attention(planning: Planning) -> Planning:
-    """With two nodes for an attention wherever they take less time by the cost model."""
+    """Put two nodes for an attention wherever they take less time by the cost model."""
     return divide_nodes(planning, _divided)
 
 

@@ -1,4 +1,4 @@
-"""What a pointwise convolution knows of the gates that it computes ahead of its products."""
+"""Gates that a pointwise convolution computes ahead of its products."""
 
 from __future__ import annotations
 

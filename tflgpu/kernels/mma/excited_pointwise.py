@@ -58,7 +58,7 @@ class ExcitedPointwise(ReadsSums):
 def excited_candidates(
     src: Storage, dst: Storage, hidden: int, target: Target, *, means: bool = False
 ) -> list[Candidate[WarpTile, GemmWork]]:
-    """The tiles that local memory is large enough for, with the gates and the hidden layer, the fastest first.
+    """Return the tiles that local memory is large enough for, with the gates and the hidden layer, the fastest first.
 
     There are none of an image of one slice, whose products take several taps as channels. means: whether local memory
     holds the means of all channels as well.
@@ -102,7 +102,8 @@ class _Layers:
 
 
 def _layers(request: Request, attributes: ExcitedPointwise) -> _Layers:
-    """The layers of a node. Of a mean that is rounded, they multiply whole numbers, and their sums by the scales."""
+    """Return the layers of a node. Of a mean that is rounded, they multiply whole numbers, and their sums by the
+    scales."""
     excitation, product = attributes.excitation, attributes.product_epilogue
     hidden, gates = (request.constant(index).reshape(len(request.constant(index)), -1) for index in (2, 4))
     if not attributes.mean_epilogue:
@@ -120,7 +121,7 @@ def _layers(request: Request, attributes: ExcitedPointwise) -> _Layers:
 
 @MMA.lowering(EXCITED_POINTWISE)
 def excited_pointwise(request: Request) -> Kernel:
-    """A pointwise convolution of an image that is multiplied by gates, which each work-group computes first."""
+    """Return a pointwise convolution of an image that is multiplied by gates, which each work-group computes first."""
     attributes, target = request.attributes(ExcitedPointwise), request.target
     src, sums = request.input(0), request.input(1)
     layers, means = _layers(request, attributes), attributes.sums_channels
@@ -171,7 +172,7 @@ def excited_pointwise(request: Request) -> Kernel:
 def _squeezed_mean(
     attributes: ExcitedPointwise, src: Storage, sums: Storage, hidden_blocks: int, at: int, target: Target
 ) -> SqueezedMean:
-    """What the kernel knows of a mean that it computes from sums of the image's channels."""
+    """Return what the kernel knows of a mean that it computes from sums of the image's channels."""
     channel_sharers = min(UNIT.lanes, power_of_two(target.local_size // (hidden_blocks * UNIT.side)))
     part_sharers = min(UNIT.lanes, power_of_two(max(1, target.local_size // sums.slices)))
     return SqueezedMean(
@@ -200,7 +201,7 @@ def _whole_rows(request: Request, index: int) -> tuple[Array, Array]:
 
 
 def _steps(epilogue: tuple[EpilogueOp, ...]) -> tuple[float, float, float, float] | None:
-    """The grid that an epilogue ends with, if half precision holds the numbers of its steps."""
+    """Return the grid that an epilogue ends with, if half precision holds the numbers of its steps."""
     last = epilogue[-1] if epilogue else None
     if (
         last is None
@@ -213,7 +214,7 @@ def _steps(epilogue: tuple[EpilogueOp, ...]) -> tuple[float, float, float, float
 
 
 def _whole_results(epilogue: tuple[EpilogueOp, ...]) -> tuple[tuple[EpilogueOp, ...], float]:
-    """An epilogue that gives the numbers of steps in place of multiples of the step, and the step; else 1."""
+    """Return an epilogue that gives the numbers of steps in place of multiples of the step, and the step; else 1."""
     grid = _steps(epilogue)
     if grid is None:
         return epilogue, 1.0
@@ -222,7 +223,7 @@ def _whole_results(epilogue: tuple[EpilogueOp, ...]) -> tuple[tuple[EpilogueOp, 
 
 
 def _with_whole_products(layers: _Layers, weights: Array) -> _Layers | None:
-    """With products of the image and its gates that are rounded in half precision; None if that cannot be.
+    """Round products of the image and its gates in half precision; None if that cannot be.
 
     Gates are divided by the step of products before they become halves, and products are numbers of steps: the
     ``weights`` that multiply them take the step in. Gates that are exact in half after that are none of these: their
@@ -248,7 +249,7 @@ def _with_whole_products(layers: _Layers, weights: Array) -> _Layers | None:
 
 
 def _with_whole_gates(layers: _Layers) -> _Layers:
-    """With gates that are numbers of steps, and products of the image by them that are divided as they are rounded."""
+    """Let gates be numbers of steps, and divide products of the image by them as they are rounded."""
     gates, step = _whole_results(layers.gate_epilogue)
     product, grid = layers.product_epilogue, _steps(layers.product_epilogue)
     if gates is layers.gate_epilogue or grid is None or len(product) > 1:

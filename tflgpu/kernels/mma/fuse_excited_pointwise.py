@@ -103,7 +103,7 @@ def _is_summed(graph: Graph, storage: Mapping[TensorId, Storage], excited: Node)
 
 
 def _epilogues(graph: Graph, excited: Node) -> tuple[tuple[EpilogueOp, ...] | None, tuple[EpilogueOp, ...] | None]:
-    """The ops on the mean that an excitation reads, and those on its product; None for one that reads inputs."""
+    """Return the ops on the mean that an excitation reads, and those on its product; None for one that reads inputs."""
     mean = graph.producer[excited.inputs[1]]
     return (
         epilogue_without_inputs(graph, mean, reads_padding=False),
@@ -143,7 +143,8 @@ def sum_hidden_layers(planning: Planning) -> Planning:
 
 
 def _sums_of(graph: Graph, image: Node, reader: Node, planning: Planning) -> tuple[tuple[int, ...], bool]:
-    """The shape of the sums that the kernel of a depthwise convolution writes, and whether they are those of channels.
+    """Return the shape of the sums that the kernel of a depthwise convolution writes, and whether they are those of
+    channels.
 
     The convolution is alone, or one kernel with the pointwise one before.
     """
@@ -162,7 +163,7 @@ def _sums_of(graph: Graph, image: Node, reader: Node, planning: Planning) -> tup
 def _summing_candidates(
     node: Node, storage: Mapping[TensorId, Storage], target: Target
 ) -> Sequence[Candidate[Tile, SummingWork]]:
-    """The ways in which the kernel of a depthwise convolution can do it, the fastest first."""
+    """Return the ways in which the kernel of a depthwise convolution can do it, the fastest first."""
     image, result = storage[node.inputs[0]], storage[node.output]
     match node.attributes:
         case PointwiseDepthwise(window):

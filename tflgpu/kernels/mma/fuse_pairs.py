@@ -129,7 +129,7 @@ def _pairs(graph: Graph, storage: Storages, target: Target) -> Iterator[Pair]:
 
 
 def best_pairs(pairs: Mapping[TensorId, Pair]) -> dict[TensorId, Pair]:
-    """The pairs that save the most together, none of which share a node. ``pairs``: by their second's output."""
+    """Return the pairs that save the most together, none of which share a node. ``pairs``: by their second's output."""
     saved: dict[TensorId, float] = {}  # by the nodes of a chain up to this one
     joined: set[TensorId] = set()  # where the best of these ways ends with a pair
     for output, pair in pairs.items():

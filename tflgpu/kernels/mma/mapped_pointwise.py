@@ -46,13 +46,13 @@ class MappedPointwise:
 
 
 def mapped_candidates(src: Storage, dst: Storage, target: Target) -> list[Candidate[WarpTile, GemmWork]]:
-    """The tiles of the product, the fastest first."""
+    """Return the tiles of the product, the fastest first."""
     return packed_weights.candidates(operands_of_image(src, target.storage), POINTWISE, src, dst, target)
 
 
 @MMA.lowering(MAPPED_POINTWISE)
 def mapped_pointwise(request: Request) -> Kernel:
-    """A pointwise convolution whose warps compute functions of what they load of the image."""
+    """Return a pointwise convolution whose warps compute functions of what they load of the image."""
     attributes, src = request.attributes(MappedPointwise), request.input(0)
     chosen = request.choose_candidate(mapped_candidates(src, request.output, request.target))
     weights = request.constant(1).reshape(request.output.channels, 1, 1, -1)
@@ -73,7 +73,7 @@ def _constant(request: Request, number: int) -> Argument:
 
 
 def _seen(request: Request, op: EpilogueOp, position: int, arguments: list[Argument]) -> Mapping[str, object]:
-    """An op as templates see it."""
+    """Return an op as templates see it."""
     image = request.shape(0).shape
 
     def operand(index: int) -> Mapping[str, object]:

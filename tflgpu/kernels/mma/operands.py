@@ -1,4 +1,4 @@
-"""What kernels on tensor cores multiply: halves as they are, floats as sums of two parts (see ``mma/operands``)."""
+"""Operands of kernels on tensor cores: halves as they are, floats as sums of two parts (see ``mma/operands``)."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ class Operands:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Of both, in halves."""
+        """Sizes of both, in halves."""
         return HALVES[self.image], HALVES[self.weights]
 
     def float4s(self, vec4s: int) -> int:
-        """Of local memory, for ``vec4s`` of pixels that lie there as in the image."""
+        """Return the float4s of local memory for ``vec4s`` of pixels that lie there as in the image."""
         return tile_count(vec4s * HALVES[self.image], HALVES["float"])
 
     def registers(self, row_blocks: int, column_blocks: int) -> int:
-        """Of a lane, for one k-step of a warp tile."""
+        """Return the registers of a lane for one k-step of a warp tile."""
         image, weights = self.sizes
         return BLOCK_REGISTERS * (image * row_blocks + weights * column_blocks)
 
 
 def operands_of_image(src: Storage, weights: OperandType) -> Operands:
-    """Those of products of an image as it is stored."""
+    """Return the operands of products of an image as it is stored."""
     return Operands("half" if src.type == "half" else "float", weights)
 
 

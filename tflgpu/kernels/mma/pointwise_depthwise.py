@@ -45,7 +45,7 @@ class PointwiseDepthwise:
 
 @dataclass(frozen=True)
 class PointwiseDepthwiseTile(Tile):
-    """What a work-group computes: rows of the result, blocks of 16 channels; ``split_k`` warps share input channels."""
+    """Tile of a work-group: rows of the result, blocks of 16 channels; ``split_k`` warps share input channels."""
 
     rows: int
     column_blocks: int
@@ -58,7 +58,7 @@ PointwiseDepthwiseCandidate = Candidate[PointwiseDepthwiseTile, PointwiseDepthwi
 def pointwise_depthwise_candidates(
     window: Window, src: Storage, dst: Storage, target: Target
 ) -> list[PointwiseDepthwiseCandidate]:
-    """The tiles that local memory is large enough for, the fastest first.
+    """Return the tiles that local memory is large enough for, the fastest first.
 
     window: of the depthwise convolution, over the pixels of ``src``. dst: the result of both.
     """
@@ -135,7 +135,7 @@ class PointwiseDepthwiseParameters(SummingParameters, template="mma/pointwise_de
 
 @MMA.lowering("pointwise_depthwise")
 def pointwise_depthwise(request: Request) -> Kernel:
-    """A pointwise convolution into local memory, and the depthwise one that reads it there."""
+    """Return a pointwise convolution into local memory, and the depthwise one that reads it there."""
     attributes, target = request.attributes(PointwiseDepthwise), request.target
     src, dst = request.input(0), request.output
     window = attributes.window

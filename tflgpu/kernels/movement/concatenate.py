@@ -35,7 +35,7 @@ class ConcatenateParameters(ItemParameters, template="movement/concatenate", sto
 
 @PORTABLE.lowering("concatenate", reads_grids=True)
 def concatenate_kernel(request: Request) -> Kernel:
-    """A concatenation whose work-items each move a vec4 of the output."""
+    """Return a concatenation whose work-items each move a vec4 of the output."""
     attributes, node, output = request.attributes(Concatenate), request.node, request.output.geometry
     axis, rank = attributes.axis, len(output.shape)
     parts, arguments, start = [], [], 0

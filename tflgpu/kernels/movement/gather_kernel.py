@@ -89,7 +89,7 @@ class GatherParameters(ItemParameters, template="movement/gather", stores_once=T
 
 @PORTABLE.lowering("gather", reads_grids=True)
 def gather_kernel(request: Request) -> Kernel:
-    """A gather whose work-items each compute a vec4 of the output."""
+    """Return a gather whose work-items each compute a vec4 of the output."""
     attributes, node = request.attributes(Gather), request.node
     packed = _packed_rows(request) if _moves_vec4s(request, attributes) else None
     arguments = [
@@ -109,7 +109,7 @@ def gather_kernel(request: Request) -> Kernel:
 def gather_parameters(
     request: Request, attributes: Gather, arguments: Sequence[Argument], packed: PackedRows | None = None
 ) -> GatherParameters:
-    """The template's parameters for a node that is a gather, with these ``attributes``, of ``arguments``."""
+    """Return the template's parameters for a node that is a gather, with these ``attributes``, of ``arguments``."""
     source, places, still = request.shape(0), coordinates(request.output.geometry.shape), Coordinate("0")
 
     def term(t: Digit | Lookup) -> Term:
@@ -140,7 +140,7 @@ def gather_parameters(
 
 
 def _packed_rows(request: Request) -> tuple[PackedRows, Argument, Argument] | None:
-    """The source with its integers and scales, if it is a large table of weights, of which rows are read whole.
+    """Return the source with its integers and scales, if it is a large table of weights, of which rows are read whole.
 
     They lie as a fully connected layer of one row reads them: a model whose last layer has the weights of the table has
     them in memory once.

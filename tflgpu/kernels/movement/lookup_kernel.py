@@ -23,7 +23,7 @@ class LookupParameters(ItemParameters, template="movement/lookup", stores_once=T
 
 @PORTABLE.lowering("lookup", reads_grids=True)
 def lookup_kernel(request: Request) -> Kernel:
-    """A work-item computes a vec4 of the output."""
+    """Return a work-item computes a vec4 of the output."""
     attributes, source = request.attributes(Lookup), request.operand("src", 0)
     parameters = LookupParameters(src=source, scale=attributes.scale, least=attributes.least)
     arguments = source, request.operand("table", 1)

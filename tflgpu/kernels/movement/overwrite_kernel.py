@@ -46,7 +46,8 @@ class OverwriteParameters(ItemParameters, template="movement/overwrite"):
 
 @PORTABLE.lowering("overwrite")
 def overwrite_kernel(request: Request) -> Kernel:
-    """A work-item moves a vec4. The node's positions say where output elements come from, the kernel where they go."""
+    """Return a work-item moves a vec4. The node's positions say where output elements come from, the kernel where
+    they go."""
     attributes, source = request.attributes(Gather), request.shape(0)
     arguments = [request.operand(f"input{i}", i) for i in range(len(request.node.inputs))]
 
@@ -66,7 +67,7 @@ def overwrite_kernel(request: Request) -> Kernel:
 
 
 def _element(table: Geometry, place: list[int]) -> int:
-    """The number of an element in PHWC4."""
+    """Return the number of an element in PHWC4."""
     *leading, channel = place or [0]
     vec4 = sum(at * stride for at, stride in zip(leading, table.axis_strides, strict=True))
     return LANES * (vec4 + channel // LANES * table.plane) + channel % LANES

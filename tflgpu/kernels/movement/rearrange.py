@@ -12,13 +12,13 @@ from tflgpu.ops.movement.shaping import Rearrange
 
 
 def copy_kernel(request: Request, parameters: ItemParameters) -> Kernel:
-    """A kernel of one input, ``src``, whose items are vec4s of the output."""
+    """Return a kernel of one input, ``src``, whose items are vec4s of the output."""
     return item_kernel(request, parameters, [request.activation("src", 0)], 30, value_type=request.input(0).vector)
 
 
 @PORTABLE.lowering("rearrange", reads_grids=True)
 def rearrange_kernel(request: Request) -> Kernel:
-    """A transpose, slice or padding whose work-items each move a vec4 of the output."""
+    """Return a transpose, slice or padding whose work-items each move a vec4 of the output."""
     attributes = request.attributes(Rearrange)
     positions = (Position(() if m.axis is None else (Digit(m.axis, m.step),), m.start) for m in attributes.axes)
     gather = Gather(tuple(positions), attributes.fill)

@@ -29,7 +29,7 @@ class ScatterParameters(ItemParameters, template="movement/scatter", stores_once
 
     @property
     def read_where_stored(self) -> frozenset[str]:
-        """What is at the places at first."""
+        """The operand that is at the places at first."""
         return frozenset({self.background.name} if self.background else ())
 
 
@@ -52,7 +52,8 @@ class ScatterColumnsParameters(ItemParameters, template="movement/scatter_column
 
 @PORTABLE.lowering("scatter")
 def scatter(request: Request) -> Kernel:
-    """A work-item joins what goes to its vec4 of the output; on CPUs what goes to some of a column, or sums of all."""
+    """Return a work-item joins what goes to its vec4 of the output; on CPUs what goes to some of a column, or sums of
+    all."""
     source, output, count = request.input(0), request.output, request.shape(1).channels
     attributes, target = request.attributes(Scatter), request.target
     places = request.operand("places", 1)

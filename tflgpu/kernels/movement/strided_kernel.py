@@ -29,7 +29,7 @@ class StridedParameters(ItemParameters, template="movement/strided", stores_once
 @PORTABLE.lowering("reshape", reads_grids=True)
 @PORTABLE.lowering("strided", reads_grids=True)
 def strided_kernel(request: Request) -> Kernel:
-    """A reshape, or a movement along strides, in units that stay together."""
+    """Return a reshape, or a movement along strides, in units that stay together."""
     source, strided = request.input(0), strided_of(request)
     name, unit = moved_unit(strided, source, request.output)
     digits = digits_of(strided.factors, unit)
@@ -37,13 +37,13 @@ def strided_kernel(request: Request) -> Kernel:
 
 
 def strided_of(request: Request) -> Strided:
-    """The movement of a node of either kind."""
+    """Return the movement of a node of either kind."""
     attributes = request.node.attributes
     return attributes if isinstance(attributes, Strided) else whole(prod(request.output.geometry.shape))
 
 
 def moved_unit(strided: Strided, source: Storage, output: Storage) -> tuple[str, int]:
-    """What stays together: its name, and its elements."""
+    """Return what stays together: its name, and its elements."""
     channels = output.geometry.channels
     if source.channels == channels and not (source.linear and channels % LANES) and keeps_units(strided, channels):
         return "pixel", channels

@@ -11,7 +11,7 @@ from tflgpu.target import Target
 
 @dataclass(frozen=True)
 class KLoopWork:
-    """What each work-item of a tile does.
+    """Work of each work-item of a tile.
 
     k_steps: iterations over K, which ``split_k`` work-items share. loads, products: vec4s that it loads, and 4 x 4
     products that it computes, in one k-step. accumulators: vec4s of its results. tile: pixels and slices of a
@@ -27,7 +27,7 @@ class KLoopWork:
     tile: tuple[int, ...] = ()
 
     def demand(self, target: Target) -> Demand:
-        """Loads and products of a k-step overlap, those of the work-items do not."""
+        """Return the demand. Loads and products of a k-step overlap, those of the work-items do not."""
         model = target.cost_model
         busy = model.working(target.local_size, self.loads, self.products, self.tile)
         if self.split_k > 1:
@@ -37,5 +37,5 @@ class KLoopWork:
 
 
 def split_sum(split_k: int, accumulators: int, target: Target) -> Phase:
-    """A work-group adds up partial sums, ``accumulators`` vec4s of each work-item."""
+    """Return a work-group adds up partial sums, ``accumulators`` vec4s of each work-item."""
     return Phase(1, (target.cost_model.reduction(split_workspace(target, split_k, accumulators)),))

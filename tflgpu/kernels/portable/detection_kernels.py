@@ -33,7 +33,7 @@ class AnchoredBoxesParameters(ItemParameters, template="portable/detection/ancho
 
 @PORTABLE.lowering("anchored_boxes")
 def anchored_boxes(request: Request) -> Kernel:
-    """The corners of boxes."""
+    """Return the corners of boxes."""
     attributes = request.attributes(AnchoredBoxes)
     anchors = request.activation("anchors", 1)
     parameters = AnchoredBoxesParameters(
@@ -44,7 +44,7 @@ def anchored_boxes(request: Request) -> Kernel:
 
 @dataclass(frozen=True, kw_only=True)
 class SuppressionParameters(Parameters):
-    """What all templates of non-maximum suppression see."""
+    """Parameters of all templates of non-maximum suppression."""
 
     suppression: Suppress
     by_channel: bool
@@ -78,7 +78,7 @@ class SuppressInBatchesParameters(SuppressionParameters, template="portable/dete
 
 @PORTABLE.lowering("suppress")
 def suppress(request: Request) -> Kernel:
-    """The work-items of a group share a row of scores. A work-item that is alone goes through it in order.
+    """Return the work-items of a group share a row of scores. A work-item that is alone goes through it in order.
 
     Where overlaps lower scores, each box that is found takes a pass over all candidates; else few are looked at.
     """

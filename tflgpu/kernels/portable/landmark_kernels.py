@@ -60,7 +60,7 @@ def crop_matrix(request: Request) -> Kernel:
 
 @PORTABLE.lowering("crop")
 def crop(request: Request) -> Kernel:
-    """The pixels of an image that a transformation matrix leads to."""
+    """Return the pixels of an image that a transformation matrix leads to."""
     matrix = request.activation("matrix", 1)
     return _kernel(request, CropParameters(matrix_type=matrix.type, src=request.input(0)), matrix)
 

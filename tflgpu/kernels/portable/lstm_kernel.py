@@ -99,7 +99,7 @@ def lstm_kernel(request: Request) -> Kernel:
 
 
 def _arguments(request: Request, a: Lstm, lanes: int) -> tuple[tuple[Argument, ...], Product, Product | None]:
-    """The node's inputs in their order, and how to walk through recurrent weights and those of a projection."""
+    """Return the node's inputs in their order, and how to walk through recurrent weights and those of a projection."""
     constants = map(request.constant, range(3, len(request.node.inputs)))
     padded = np.zeros((a.gates, a.cell_vec4s * LANES, a.outputs), np.float32)
     padded[:, : a.cells] = next(constants)

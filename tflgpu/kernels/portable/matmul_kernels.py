@@ -23,7 +23,7 @@ Tile = VectorTile | MatrixTile
 
 @PORTABLE.lowering("matmul")
 def matmul(request: Request) -> Kernel:
-    """A product of two activations, by the kernel that the cost model ranks first.
+    """Return a product of two activations, by the kernel that the cost model ranks first.
 
     CPUs take it where rows do not lie side by side and the sides are too small to be moved.
     """
@@ -35,7 +35,7 @@ def matmul(request: Request) -> Kernel:
 
 
 def product_of(request: Request) -> tuple[MatrixProduct, tuple[Argument, Argument]]:
-    """A node's product, and its sides as arguments."""
+    """Return a node's product, and its sides as arguments."""
     attributes, g = request.attributes(MatMul), request.output.geometry
     left, right = request.operand("left", 0), request.operand("right", 1)
     rows, depth = matrix_of(request.shape(0).shape, attributes.adjoint_left)
@@ -52,7 +52,7 @@ def product_of(request: Request) -> tuple[MatrixProduct, tuple[Argument, Argumen
 
 
 def matmul_candidates(shape: MatrixProduct, target: Target) -> list[Candidate[Tile, KLoopWork]]:
-    """The tiles of both kernels, the fastest first.
+    """Return the tiles of both kernels, the fastest first.
 
     Groups share the depth only where their neighbours' vec4s of the right side are neighbours in memory.
     """

@@ -92,7 +92,7 @@ class Order:
 
 
 def order(shape: MatrixProduct, tile: MatrixTile) -> Order:
-    """The order with the fewest items past the last one."""
+    """Return the order with the fewest items past the last one."""
     rows, columns = tile_count(shape.rows, tile.rows), tile_count(shape.slices, tile.slices)
     along, others = (columns, rows) if shape.rows_are_images else (rows, columns)
     neighbours = min(along, min(NEIGHBOURS, key=lambda n: tile_count(along, n) * n))
@@ -100,7 +100,7 @@ def order(shape: MatrixProduct, tile: MatrixTile) -> Order:
 
 
 def candidates(shape: MatrixProduct, target: Target) -> list[Candidate[MatrixTile, KLoopWork]]:
-    """The tiles of a product, the fastest first."""
+    """Return the tiles of a product, the fastest first."""
     return ranked(_tiles(shape, target), lambda tile: _work(shape, tile, target), target)
 
 
@@ -127,7 +127,7 @@ def _work(shape: MatrixProduct, tile: MatrixTile, target: Target) -> KLoopWork:
 
 @dataclass(frozen=True, kw_only=True)
 class ProductParameters(Parameters):
-    """What templates of a :class:`MatrixProduct` know of its sides."""
+    """Parameters of templates of a :class:`MatrixProduct`: its sides."""
 
     left_side: Side
     right_side: Side
@@ -162,7 +162,7 @@ def matrix_product(
     *,
     bias: bool,
 ) -> Kernel:
-    """The kernel of a product with this tile. bias: whether the node has one to begin with."""
+    """Return the kernel of a product with this tile. bias: whether the node has one to begin with."""
     g, (left, right) = request.output.geometry, factors
     items = order(shape, tile)
     cost = 2 * tile.accumulators * LANES * shape.depth

@@ -42,7 +42,7 @@ class PoolParameters(ItemParameters, template="portable/pool", stores_once=True)
 
 @PORTABLE.lowering("pool_index")
 def pool_index_kernel(request: Request) -> Kernel:
-    """The places of the maxima of windows."""
+    """Return the places of the maxima of windows."""
     attributes = request.attributes(PoolIndex)
     parameters = PoolIndexParameters(window=attributes.window, src=request.input(0))
     return item_kernel(request, parameters, [request.activation("src", 0)], 8 * prod(attributes.window.kernel))
@@ -59,7 +59,7 @@ def unpool_kernel(request: Request) -> Kernel:
 
 @PORTABLE.lowering("pool", reads_grids=True)
 def pool_kernel(request: Request) -> Kernel:
-    """The maximum or the mean of windows."""
+    """Return the maximum or the mean of windows."""
     attributes = request.attributes(Pool)
     parameters = PoolParameters(function=attributes.function, window=attributes.window, src=request.input(0))
     cost = 4 * prod(attributes.window.kernel)

@@ -81,7 +81,7 @@ class Sharing(Tile):
 
 
 def _best_reduction(request: Request) -> Candidate[Sharing, Sharing]:
-    """The only candidate."""
+    """Return the only candidate."""
     results, count = request.output.geometry.vec4s, tile_count(_reduced_vec4s(request), request.shares)
     sharing, target = share_results(request, results, count), request.target
     model = target.cost_model
@@ -92,7 +92,7 @@ def _best_reduction(request: Request) -> Candidate[Sharing, Sharing]:
 
 
 def _reduced_vec4s(request: Request) -> int:
-    """Of one result."""
+    """Return the vec4s that one result is reduced from."""
     attributes, source = request.attributes(Reduce), request.input(0).geometry
     return prod(source.slices if axis == len(source.shape) - 1 else source.shape[axis] for axis in attributes.axes)
 
@@ -114,7 +114,7 @@ def shared_kernel(
     vec4s: int = 1,
     value_type: VectorType = "float",
 ) -> Kernel:
-    """A kernel whose work-items share what they make of ``src``. vec4s: of local memory, for each of them."""
+    """Return a kernel whose work-items share what they make of ``src``. vec4s: of local memory, for each of them."""
     return Kernel(
         replace(parameters, sharers=sharing.sharers, per_tile=sharing.per_tile),
         (request.activation("src", 0),),
@@ -127,7 +127,7 @@ def shared_kernel(
 
 @PORTABLE.lowering("reduce", best=_best_reduction, reads_grids=True)
 def reduce_kernel(request: Request) -> Kernel:
-    """A reduction along some axes."""
+    """Return a reduction along some axes."""
     attributes, g, source = request.attributes(Reduce), request.output.geometry, request.input(0).geometry
     rank = len(source.shape)
     channels = rank - 1 in attributes.axes
@@ -163,7 +163,7 @@ def _loops(axes: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 @PORTABLE.lowering("join")
 def join_kernel(request: Request) -> Kernel:
-    """The reduction of shares of sums along the axis on which they lie one after the other."""
+    """Return the reduction of shares of sums along the axis on which they lie one after the other."""
     join, g = request.attributes(Join), request.output.geometry
     return _reduction(
         request,
@@ -207,7 +207,7 @@ def _reduction(
     past_last: Sequence[int] = (),
     divided_by: int,
 ) -> Kernel:
-    """The kernel of results of ``count`` vec4s each. The other parameters are the template's."""
+    """Return the kernel of results of ``count`` vec4s each. The other parameters are the template's."""
     combination, source_type = COMBINATIONS[function], request.input(0).vector
     count_of_share = tile_count(count, request.shares)
     turns = tile_count(count_of_share, sharing.sharers)
@@ -244,7 +244,7 @@ class ArgExtremeParameters(SharedParameters, template="portable/arg_extreme", st
 
 @PORTABLE.lowering("arg_extreme", reads_grids=True)
 def arg_extreme_kernel(request: Request) -> Kernel:
-    """The places of the greatest or the least elements along an axis."""
+    """Return the places of the greatest or the least elements along an axis."""
     attributes, g, source = request.attributes(ArgExtreme), request.output.geometry, request.input(0).geometry
     channels = attributes.axis == len(source.shape) - 1
     extent = source.shape[attributes.axis]

@@ -31,7 +31,7 @@ class CumulativeSumParameters(SharedParameters, template="portable/cumulative_su
 
 @PORTABLE.lowering("cumulative_sum")
 def cumulative_sum_kernel(request: Request) -> Kernel:
-    """A line of vec4s along the axis, or of channels, is that of a work-item, or of some that share it."""
+    """Return a line of vec4s along the axis, or of channels, is that of a work-item, or of some that share it."""
     attributes, g = request.attributes(CumulativeSum), request.output.geometry
     source, target = request.input(0), request.target
     along = coordinates(g.shape)[attributes.axis]
@@ -65,7 +65,7 @@ class TopKParameters(ItemParameters, template="portable/top_k", stores_once=True
 
 @PORTABLE.lowering("top_k")
 def top_k_kernel(request: Request) -> Kernel:
-    """The greatest elements of each pixel, or their places."""
+    """Return the greatest elements of each pixel, or their places."""
     attributes, g, source = request.attributes(TopK), request.output.geometry, request.input(0)
     return item_kernel(
         request,
@@ -90,7 +90,7 @@ class FirstAboveParameters(ItemParameters, template="portable/first_above", stor
 
 @PORTABLE.lowering("first_above")
 def first_above_kernel(request: Request) -> Kernel:
-    """A binary search for each place of a row."""
+    """Return a binary search for each place of a row."""
     source = request.input(0)
     cost = 8 * source.channels.bit_length()
     return item_kernel(
@@ -109,7 +109,7 @@ class BucketsParameters(ItemParameters, template="portable/buckets", stores_once
 
 @PORTABLE.lowering("buckets")
 def buckets_kernel(request: Request) -> Kernel:
-    """A binary search for each element."""
+    """Return a binary search for each element."""
     count = request.shape(1).channels
     parameters = BucketsParameters(src=request.input(0), count=count)
     arguments = [request.activation("src", 0), request.operand("boundaries", 1)]

@@ -30,7 +30,7 @@ class VectorTile(Tile):
 def vector_candidates(
     shape: MatrixProduct, target: Target, shares: int = 1, *, in_parts: bool = False
 ) -> list[Candidate[VectorTile, KLoopWork]]:
-    """The tiles of a product, or of shares of it, the fastest first.
+    """Return the tiles of a product, or of shares of it, the fastest first.
 
     None if local memory does not hold a sum of each work-item. in_parts: whether parts of a group may have a slice of a
     single row each, which leaves a short depth to fewer work-items.
@@ -44,7 +44,8 @@ def vector_candidates(
 
 
 def _work(shape: MatrixProduct, tile: VectorTile, target: Target, shares: int) -> KLoopWork:
-    """A step is one element of the depth, a vec4 of the right side for all rows; four of each with an adjoint side."""
+    """Return a step is one element of the depth, a vec4 of the right side for all rows; four of each with an adjoint
+    side."""
     elements = LANES if shape.right.adjoint else 1
     return KLoopWork(
         tiles=shares * shape.matrices * tile_count(shape.rows, tile.rows) * _slice_blocks(shape, tile, target),
@@ -86,7 +87,7 @@ def vector_product(
     bias: bool,
     stored: StoredIntegers | None = None,
 ) -> Kernel:
-    """The kernel of a product with this tile, or of shares of it.
+    """Return the kernel of a product with this tile, or of shares of it.
 
     bias: whether the node has one to add. stored: what the right side is, if it is weights that are integers.
     """

@@ -57,7 +57,7 @@ class Attention:
 
 
 def groups_as_rows(attention: Attention) -> Attention:
-    """The same with heads that share keys and values as rows of one head, if each head has a single row.
+    """Return the same with heads that share keys and values as rows of one head, if each head has a single row.
 
     So it is when a language model computes one token, whose heads are groups: what is read once serves a group.
     """
@@ -78,7 +78,7 @@ def groups_as_rows(attention: Attention) -> Attention:
 
 
 def _rows_of_groups(reach: Reach, group: int) -> Reach | None:
-    """A reach by ``head / group``, and by ``head % group`` as the row; None if rows have no single stride."""
+    """Return a reach by ``head / group``, and by ``head % group`` as the row; None if rows have no single stride."""
     rows, heads = list[BatchTerm](), list[BatchTerm]()
     for digit in reach.digits:
         if digit.divisor % group == 0:
@@ -110,7 +110,7 @@ class AttentionParameters(Parameters):
 
 
 def operands_of(request: Request, attention: Attention) -> dict[str, Argument]:
-    """The arguments by which kernels read an attention's inputs, by name."""
+    """Return the arguments by which kernels read an attention's inputs, by name."""
     names = ("queries", "keys", "values", "mask")[: 4 if attention.mask else 3]
     return {name: request.operand(name, index) for index, name in enumerate(names)}
 
@@ -134,7 +134,7 @@ def reach_in_rows(strided: Strided, shape: Shape, axes: tuple[int, int], geometr
 
 
 def _vec4_strides(start: int, factors: Sequence[Factor], geometry: Geometry) -> list[int] | None:
-    """The vec4 of element ``start``, and by how many vec4s a step of each factor goes on; None if that differs.
+    """Return the vec4 of element ``start``, and by how many vec4s a step of each factor goes on; None if that differs.
 
     Factors, the last of which is of single elements, stay within the channels of a pixel, go from pixel to pixel of an
     image, or from image to image.

@@ -47,7 +47,7 @@ def with_attention(
 
 
 def _attention(graph: Graph, storage: Mapping[TensorId, Storage], softmax: Node) -> Node | None:
-    """The node that computes what ``softmax`` is a part of."""
+    """Return the node that computes what ``softmax`` is a part of."""
     if softmax.attributes != Softmax(1.0) or softmax.epilogue:
         return None
     weighted, scores = _weighted(graph, softmax), _scores(graph, softmax)
@@ -80,7 +80,7 @@ def _attention(graph: Graph, storage: Mapping[TensorId, Storage], softmax: Node)
 
 
 def _weighted(graph: Graph, softmax: Node) -> Node | None:
-    """The product of a softmax and the values, if nothing else reads it."""
+    """Return the product of a softmax and the values, if nothing else reads it."""
     tensor, reader = softmax.output, graph.sole_consumer(softmax.output)
     while reader is not None and reader.kind == "reshape" and not reader.epilogue:
         tensor, reader = reader.output, graph.sole_consumer(reader.output)
@@ -102,7 +102,7 @@ class Scores:
 
 
 def _scores(graph: Graph, softmax: Node) -> Scores | None:
-    """What a softmax reads, if it is a product of two activations that is scaled, and then masked."""
+    """Return what a softmax reads, if it is a product of two activations that is scaled, and then masked."""
     tensor, nodes = softmax.inputs[0], list[Node]()
     while not nodes or not isinstance(nodes[0].attributes, MatMul):
         node = graph.producer.get(tensor)
@@ -136,7 +136,7 @@ def _scores(graph: Graph, softmax: Node) -> Scores | None:
 
 
 def _other_operand(node: Node, position: int, op: EpilogueOp) -> TensorId | None:
-    """The input that an epilogue op joins with the value before it; None if it does anything else."""
+    """Return the input that an epilogue op joins with the value before it; None if it does anything else."""
     others = [o for o in op.operands if isinstance(o, Input)]
     is_next = len(op.operands) == 2 and len(others) == 1 and Value(position) in op.operands
     return node.inputs[others[0].index] if is_next else None
@@ -208,7 +208,7 @@ class Result:
 
 
 def _result(graph: Graph, storage: Mapping[TensorId, Storage], weighted: Node, shape: Shape) -> Result | None:
-    """As far on as the kernel can store the rows where the next one reads them."""
+    """Follow the result as far as the kernel can store the rows where the next one reads them."""
     found, view, last = None, whole(prod(shape)), weighted
     if shape[-1] % LANES == 0:
         reach = reach_in_planes(graph[weighted.output].shape, graph[weighted.output].shape[:-2], shape[1])

@@ -52,7 +52,7 @@ class Merge:
 
 @PORTABLE.rewrite("divide")
 def divide_sorts(planning: Planning) -> Planning:
-    """With several nodes for each ``top_k`` of long rows; values and indices of one operator share all but the last."""
+    """Put several nodes for each ``top_k`` of long rows; values and indices of one operator share all but the last."""
     graph, target = planning.graph, planning.target
     nodes: list[Node] = []
     tensors: list[Tensor] = []
@@ -74,7 +74,7 @@ def divide_sorts(planning: Planning) -> Planning:
 def _sort(
     node: Node, source: Tensor, shape: Shape, fresh: Iterator[TensorId], target: Target
 ) -> Iterator[tuple[Node, Tensor]]:
-    """The nodes that give the indices of the greatest channels, a tensor of ``shape``, and what each computes."""
+    """Yield the nodes that give the indices of the greatest channels, a tensor of ``shape``, and what each computes."""
     count, kept, rows = source.shape[-1], shape[-1], Geometry(source.shape).pixels
     kind, block = _first_kernel(count, kept, rows, target)
     runs = tile_count(count, block)
@@ -91,7 +91,7 @@ def _sort(
 
 
 def _first_kernel(count: int, kept: int, rows: int, target: Target) -> tuple[str, int]:
-    """The kind of the node that gives the first runs, and the channels of a block.
+    """Return the kind of the node that gives the first runs, and the channels of a block.
 
     On CPUs a core selects the greatest of a long block, or sorts it, one channel after another.
     """
@@ -106,7 +106,7 @@ def _first_kernel(count: int, kept: int, rows: int, target: Target) -> tuple[str
 
 
 def _result(node: Node, order: TensorId, rank: int) -> Node:
-    """The node for a ``top_k`` whose ``order`` is known: a copy of that, or the elements of its input in it."""
+    """Return the node for a ``top_k`` whose ``order`` is known: a copy of that, or the elements of its input in it."""
     attributes = node.attributes
     assert isinstance(attributes, TopK)
     kernel = (order,) if attributes.result == "indices" else (node.inputs[0], order)

@@ -54,7 +54,7 @@ class SelectedRunsParameters(RunsParameters, template="sorting/selected_runs"):
 
 @PORTABLE.lowering("ranked_runs")
 def ranked_runs_kernel(request: Request) -> Kernel:
-    """The rank of each element within its run."""
+    """Return the rank of each element within its run."""
     source = request.input(0)
     return _kernel_of_runs(request, RankedRunsParameters, source.pixels * source.channels, COMPARING)
 

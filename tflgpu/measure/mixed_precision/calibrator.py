@@ -62,7 +62,7 @@ class _Mixture:
 
 @dataclass(frozen=True)
 class _Experiment:
-    """What tells how far the outputs of a mixture are off.
+    """An experiment that tells how far the outputs of a mixture are off.
 
     probe: runs any mixture. errors: of its outputs for ``inputs``. in_float: plans of the answers.
     """
@@ -75,12 +75,12 @@ class _Experiment:
     in_float: Plans
 
     def measure(self, kept: frozenset[int], numbers: Sequence[int]) -> Errors:
-        """What :data:`Measure` says."""
+        """Return what :data:`Measure` says."""
         places = self.probe.together(self.probe.places[n] for n in kept)
         return np.array([self.errors.of(n, self.probe.run(self.inputs[n], places)) for n in numbers])
 
     def sensitivities(self, seconds: float) -> Sensitivities:
-        """Of all tensors, one by one or in groups, as the time allows."""
+        """Return the sensitivities of all tensors, one by one or in groups, as the time allows."""
         tensors, sets = len(self.probe.places), len(self.inputs)
         LOGGER.info("looking for the tensors that stay in float among %d, on %d inputs", tensors, sets)
         begin = time.perf_counter()
@@ -89,7 +89,7 @@ class _Experiment:
         return sensitivities(self.measure, tensors, sets, min(runs, MOST_RUNS))
 
     def listed(self, kept: Collection[int], found: Sensitivities) -> tuple[KeptTensor, ...]:
-        """The most sensitive first."""
+        """Return the most sensitive first."""
         errors = {n: float(e) for group, e in zip(found.groups, found.largest, strict=True) for n in group}
         places, operators = self.probe.places, self.probe.operators
         order = sorted(kept, key=lambda n: (-errors[n], n))
@@ -117,7 +117,8 @@ class Calibrator:
         self._scales, self._seconds = scales, seconds
 
     def __call__(self, parts: Parts, target: Target) -> tuple[Parts, Target]:
-        """The parts with tensors that are to stay in float marked as precise, or the target for all of them in float.
+        """Return the parts with tensors that are to stay in float marked as precise, or the target for all of them in
+        float.
 
         Raises BuildError, DeviceError, and TypeError or ValueError for inputs that do not fit the model.
         """
@@ -141,7 +142,7 @@ class Calibrator:
         return replace(mixture.parts, mixed=report), target
 
     def _prepared(self, parts: Parts, target: Target) -> tuple[_Experiment, bool]:
-        """The experiment with a model's launches, and whether its inputs are the caller's."""
+        """Return the experiment with a model's launches, and whether its inputs are the caller's."""
         outer, inner = ([info for _, info in side] for side in parts.frontend.interface())
         given = self._fitting(outer)
         declared = normalizations(parts.data, len(outer))
@@ -154,7 +155,8 @@ class Calibrator:
         return _Experiment(parts, target, probe, inputs, errors, in_float), bool(given)
 
     def _chosen(self, experiment: _Experiment, found: Sensitivities) -> _Mixture:
-        """The fewest tensors in float whose plan passes; all of them, where that gains nothing or none passes."""
+        """Return the fewest tensors in float whose plan passes; all of them, where that gains nothing or none
+        passes."""
         parts, probe, inputs, errors = experiment.parts, experiment.probe, experiment.inputs, experiment.errors
         reason = ""
         for attempt in range(ATTEMPTS):
@@ -174,19 +176,20 @@ class Calibrator:
         return _Mixture(parts, frozenset(range(len(probe.places))), 0.0, reason)
 
     def _fitting(self, infos: Sequence[TensorInfo]) -> list[list[Array]]:
-        """The caller's inputs, those left out that have other sizes of free axes."""
+        """Return the caller's inputs, those left out that have other sizes of free axes."""
         check, queue = InputCheck(infos, self._session), self._session.queue
         sets = [[v.read(queue) if isinstance(v, DeviceMemory) else v for v in check.values(g)] for g in self._given]
         return [values for values in sets if [v.shape for v in values] == [info.shape for info in infos]]
 
     def _answers(self, probe: Probe, artifact: Artifact, inputs: Sequence[Sequence[Array]]) -> list[list[Array]]:
-        """What the plan in float gives; the probe has another one where nodes are fused, and for quantized layers."""
+        """Return what the plan in float gives; the probe has another one where nodes are fused, and for quantized
+        layers."""
         if [piece.source for piece in artifact.pieces] == [piece.source for piece in probe.artifact.pieces]:
             return [probe.run(each) for each in inputs]
         return self._run(artifact, inputs)
 
     def _run(self, artifact: Artifact, inputs: Sequence[Sequence[Array]]) -> list[list[Array]]:
-        """The outputs for each set of inputs."""
+        """Return the outputs for each set of inputs."""
         instance = Instance(artifact, self._session, Stopwatch(), self._cache, self._trial_timeout)
         results = []
         for each in inputs:
@@ -198,7 +201,7 @@ class Calibrator:
 
 
 def _with_kept(parts: Parts, places: Collection[Place], *, inputs: bool) -> Parts:
-    """The parts with these tensors and constants marked as precise.
+    """Return the parts with these tensors and constants marked as precise.
 
     inputs: whether floats that enter a graph are so, too. Matrix units round these, for which no place stands.
     """
@@ -217,7 +220,7 @@ def _with_kept(parts: Parts, places: Collection[Place], *, inputs: bool) -> Part
 
 
 def _tensors(graph: Graph, place: Place) -> Iterator[TensorId]:
-    """The tensors at a place, in the graph before a plan's conversions."""
+    """Yield the tensors at a place, in the graph before a plan's conversions."""
     if not place.constants:
         yield from (t for t in (place.tensor,) if t in graph.tensors)
     elif place.tensor in graph.producer:

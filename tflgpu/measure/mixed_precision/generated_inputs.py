@@ -113,7 +113,7 @@ def _input(info: TensorInfo, declared: Normalization | None, number: int) -> Arr
 
 
 def _image_axes(shape: Sequence[int]) -> tuple[int, int, int] | None:
-    """The axes of height, width and channels; None for what is no image."""
+    """Return the axes of height, width and channels; None for what is no image."""
     rank = len(shape)
     for axes in ((rank - 3, rank - 2, rank - 1), (rank - 2, rank - 1, rank - 3)):
         if rank >= 3 and min(shape[axes[0]], shape[axes[1]]) >= LEAST_SIDE and shape[axes[2]] in CHANNELS:
@@ -122,7 +122,7 @@ def _image_axes(shape: Sequence[int]) -> tuple[int, int, int] | None:
 
 
 def _along(numbers: tuple[float, ...], shape: Sequence[int], axis: int) -> Floats:
-    """A number for each channel, or the first one for all of them, to be broadcast."""
+    """Return a number for each channel, or the first one for all of them, to be broadcast."""
     if len(numbers) != shape[axis]:
         return np.array(numbers[0])
     place = [1] * len(shape)
@@ -168,7 +168,7 @@ def _picture(shape: Sequence[int], axes: tuple[int, int, int], generator: np.ran
 
 
 def _texture(height: int, width: int, channels: int, generator: np.random.Generator) -> Floats:
-    """The sum of noise of all sizes, with most of the coarsest, over the whole range of 0 to 1."""
+    """Return the sum of noise of all sizes, with most of the coarsest, over the whole range of 0 to 1."""
     image = np.zeros((height, width, channels))
     cells, strength = 2, 1.0
     while cells < min(height, width):

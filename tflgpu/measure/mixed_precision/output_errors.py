@@ -38,7 +38,8 @@ class OutputErrors:
         ]
 
     def of(self, run: int, results: Sequence[Array]) -> Floats:
-        """The largest error of each output in one of the runs; infinite where a number is none, or the reverse."""
+        """Return the largest error of each output in one of the runs; infinite where a number is none, or the
+        reverse."""
         found = []
         for answer, result, size in zip(self._answers[run], self._floats(results), self._ranges[run], strict=True):
             with np.errstate(invalid="ignore"):
@@ -81,6 +82,6 @@ def error_of_integers(answer: Array, result: Array) -> float:
 
 
 def _range(values: Sequence[Floats]) -> float:
-    """Of the finite ones and zero; of quantized values, in quanta."""
+    """Return the range of the finite ones and zero; of quantized values, in quanta."""
     finite = np.concatenate([each[np.isfinite(each)] for each in values])
     return float(finite.max(initial=0.0) - finite.min(initial=0.0))

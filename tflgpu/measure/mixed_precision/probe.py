@@ -29,7 +29,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Place:
-    """What may be stored in half: a tensor of one of a model's graphs, or the constants of the node that computes it.
+    """A place that half precision may store: a tensor of one of a model's graphs, or the constants of its node.
 
     piece: number of the graph in order of execution.
     """
@@ -61,7 +61,8 @@ class Probe:
         self._instance = Instance(self.artifact, session, Stopwatch(), None, trial_timeout, self._open)
 
     def run(self, inputs: Sequence[Array], kept: frozenset[Place] | None = None) -> list[Array]:
-        """The outputs in order. kept: the tensors that stay in float, those :meth:`together` with them included; None
+        """Return the outputs in order. kept: the tensors that stay in float, those :meth:`together` with them
+        included; None
         for all, and for constants."""
         for piece, (plan, executor) in enumerate(zip(self._plans, self._executors, strict=True)):
             rounded, constants = set[int](), set[int]()
@@ -80,7 +81,8 @@ class Probe:
         return self._instance.run(inputs, {})
 
     def together(self, kept: Iterable[Place]) -> frozenset[Place]:
-        """These tensors, and those with which they share memory: a concatenation without a kernel and its parts."""
+        """Return these tensors, and those with which they share memory: a concatenation without a kernel and its
+        parts."""
         found, before = frozenset(kept), frozenset[Place]()
         while found != before:
             before = found
@@ -88,7 +90,7 @@ class Probe:
         return found
 
     def _plan(self, graph: Graph, halves: Target, floats: Target) -> Plan:
-        """The plan in float of what the plan in half computes, whole numbers of quantized layers included.
+        """Return the plan in float of what the plan in half computes, whole numbers of quantized layers included.
 
         Nothing is fused: what is within a kernel of a plan in half is stored once a tensor beside it is kept.
         """
@@ -125,7 +127,7 @@ class Probe:
         return plan
 
     def name(self, place: Place) -> str:
-        """Of the tensor in the file; of the weights among constants."""
+        """Return the name of the tensor in the file; of the weights among constants."""
         graph = self._plans[place.piece].graph
         if place.constants:
             names = (graph[t].name for t in graph.producer[place.tensor].inputs if graph[t].is_constant)

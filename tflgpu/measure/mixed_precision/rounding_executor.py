@@ -28,7 +28,7 @@ __kernel void round_to_half(__global float *values, ulong first) {
 
 @dataclass(frozen=True)
 class Halves:
-    """What a launch can have in half.
+    """Places of a launch that half precision may store.
 
     floats: elements of its result; 0 if the result stays as it is. constants: arguments by number, each with its bytes
     in float.

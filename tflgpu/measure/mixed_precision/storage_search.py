@@ -23,7 +23,7 @@ HARDEST = 3  # sets of inputs, those with the largest errors, on which tensors a
 
 @dataclass(frozen=True)
 class Sensitivities:
-    """What rounding brings about. half: the largest error with all tensors in half.
+    """Errors that rounding brings about. half: the largest error with all tensors in half.
 
     groups: tensors by their places, in groups of neighbours. errors: by groups, inputs and outputs, if only the group
     is rounded.
@@ -52,7 +52,7 @@ def sensitivities(measure: Measure, tensors: int, inputs: int, runs: int) -> Sen
 
 
 def fewest_kept(measure: Measure, found: Sensitivities, inputs: int, expected: float, limit: float) -> frozenset[int]:
-    """The tensors to keep: the most sensitive, as few as leave the root of the sum of squares of the rest within
+    """Return the tensors to keep: the most sensitive, as few as leave the root of the sum of squares of the rest within
     ``expected`` and, tried together, their errors within ``limit``."""
     order = np.argsort(-found.largest, kind="stable")
     squares = np.square(found.errors[order])

@@ -1,1 +1,1 @@
-"""What the reader checks beyond the schema: all that later stages, and LiteRT's kernels, take for granted."""
+"""Checks of the reader beyond the schema: all that later stages, and LiteRT's kernels, take for granted."""

@@ -1,4 +1,4 @@
-"""What the integers of activations stand for."""
+"""Grids that the integers of activations lie on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_ZERO_POINT = 1 << 16  # kernels subtract it in 32 bits; one that the type d
 
 
 def check_grid(where: str, dtype: str, quantization: Quantization | None) -> None:
-    """Raises ModelError for a zero point beyond what kernels count with.
+    """Raise ModelError for a zero point beyond what kernels count with.
 
     where: the tensor, none with data.
     """

@@ -15,7 +15,7 @@ MAX_SIZE = 1 << 20
 
 
 def check_custom_options(where: str, code: str, data: bytes) -> None:
-    """Raises ModelError for options that are no map of the numbers that the operator needs.
+    """Raise ModelError for options that are no map of the numbers that the operator needs.
 
     where: the operator's index and code.
     """

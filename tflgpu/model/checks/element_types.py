@@ -17,7 +17,7 @@ OF_HANDLES = {"ASSIGN_VARIABLE", "READ_VARIABLE"}
 
 
 def check_element_types(subgraph: Subgraph) -> None:
-    """Raises ModelError for element types by which LiteRT's kernels would read what is not there."""
+    """Raise ModelError for element types by which LiteRT's kernels would read what is not there."""
     for operator in subgraph.operators:
         if not operator.is_custom:
             given, result = (

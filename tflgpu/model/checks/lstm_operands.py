@@ -1,4 +1,4 @@
-"""What LiteRT's LSTM takes for granted of its inputs: one type of kernel, picked by few of them, reads them all."""
+"""Conditions of LiteRT's LSTM on its inputs: one type of kernel, picked by few of them, reads them all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FLOATS = (*range(12, 16), *range(17, 24))  # biases, state, factors of layer nor
 
 
 def check_lstm_operands(subgraph: Subgraph) -> None:
-    """Raises ModelError for element types that no kernel is for, a state with two uses, or recurrent weights of
+    """Raise ModelError for element types that no kernel is for, a state with two uses, or recurrent weights of
     different ranks.
     """
     for operator in subgraph.operators:

@@ -87,7 +87,7 @@ OPTIONAL: dict[str, set[int]] = {
 
 
 def check_arity(where: str, code: str, is_custom: bool, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-    """Raises ModelError for too few inputs or outputs, or if one that the operator needs is absent (-1).
+    """Raise ModelError for too few inputs or outputs, or if one that the operator needs is absent (-1).
 
     where: the operator's index and code.
     """

@@ -15,7 +15,7 @@ INPUT_COUNTS = {"PACK": "values_count"}
 def check_option_values(
     where: str, code: str, options: Mapping[str, Any], inputs: Sequence[int], outputs: Sequence[int]
 ) -> None:
-    """Raises ModelError for options that contradict the operator. where: its index and code."""
+    """Raise ModelError for options that contradict the operator. where: its index and code."""
     for counts, what, tensors in ((OUTPUT_COUNTS, "outputs", outputs), (INPUT_COUNTS, "inputs", inputs)):
         told = options.get(counts[code], 0) if code in counts else len(tensors)
         if told != len(tensors):

@@ -15,7 +15,7 @@ BITS = {"int4": 4, "bfloat16": 16}
 
 
 def check_raw(where: str, data: NDArray[np.uint8], dtype: str, shape: Shape) -> None:
-    """Raises ModelError if the bytes do not fit the shape and the element type."""
+    """Raise ModelError if the bytes do not fit the shape and the element type."""
     count = prod(shape)
     if dtype in BITS and data.size != -(-count * BITS[dtype] // 8):
         raise ModelError(

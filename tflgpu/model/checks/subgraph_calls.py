@@ -13,13 +13,13 @@ MAX_DEPTH = 64
 
 
 def called_by(operator: Operator) -> tuple[int, ...]:
-    """The numbers of the subgraphs that an operator calls."""
+    """Return the numbers of the subgraphs that an operator calls."""
     values = [value for name, value in operator.options.items() if "subgraph" in name]
     return tuple(n for value in values for n in (value if isinstance(value, tuple) else (value,)))
 
 
 def _check_results(where: str, caller: Subgraph, operator: Operator, number: int, branch: Subgraph) -> None:
-    """Raises ModelError if a branch has results of other types than the operator."""
+    """Raise ModelError if a branch has results of other types than the operator."""
     wanted = [caller.tensors[t].dtype for t in operator.outputs]
     found = [branch.tensors[t].dtype for t in branch.outputs]
     if wanted != found:
@@ -27,7 +27,7 @@ def _check_results(where: str, caller: Subgraph, operator: Operator, number: int
 
 
 def _check_counts(where: str, operator: Operator, number: int, called: Subgraph) -> None:
-    """Raises ModelError if a decomposition takes or gives another number of values than its operator."""
+    """Raise ModelError if a decomposition takes or gives another number of values than its operator."""
     wanted, found = (len(operator.inputs), len(operator.outputs)), (len(called.inputs), len(called.outputs))
     if wanted != found:
         raise ModelError(
@@ -37,7 +37,7 @@ def _check_counts(where: str, operator: Operator, number: int, called: Subgraph)
 
 
 def check_calls(subgraphs: Sequence[Subgraph]) -> None:
-    """Raises ModelError if an operator calls a subgraph that is not there, or one that leads back to itself."""
+    """Raise ModelError if an operator calls a subgraph that is not there, or one that leads back to itself."""
     callers: dict[tuple[int, int], str] = {}
     for index, subgraph in enumerate(subgraphs):
         for operator in subgraph.operators:

@@ -46,7 +46,7 @@ def with_block_scales(tensor: FileTensor, stored: Any, tensors: tuple[FileTensor
 
 
 def _numbers(tensor: FileTensor, what: str, number: int, tensors: tuple[FileTensor, ...], shape: Shape) -> NDArray[Any]:
-    """The scales or the zero points of blocks."""
+    """Return the scales or the zero points of blocks."""
     if not 0 <= number < len(tensors):
         raise ModelError(f"{_name(tensor)} has the {what} of its blocks in tensor {number} of {len(tensors)}")
     stored = tensors[number]

@@ -1,4 +1,4 @@
-"""What DENSIFY makes of constants: sparse ones are dense since the file was read."""
+"""Results of DENSIFY of constants: sparse ones are dense since the file was read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from tflgpu.model.model import Subgraph
 
 
 def densified(subgraph: Subgraph) -> Subgraph:
-    """The subgraph, in which the result of each DENSIFY of a constant is that constant, by the result's own scales."""
+    """Return the subgraph, in which the result of each DENSIFY of a constant is that constant, by the result's own
+    scales."""
     tensors, dense = [*subgraph.tensors], False
     for operator in subgraph.operators:
         if operator.code != "DENSIFY" or len(operator.inputs) != 1 or len(operator.outputs) != 1:

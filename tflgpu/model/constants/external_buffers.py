@@ -34,7 +34,7 @@ _DAMAGE = (struct.error, IndexError, TypeError, ValueError, OverflowError, Attri
 
 
 def external_buffer(tensor: Any) -> int:
-    """The id of the external buffer of a table Tensor, 0 if it has none."""
+    """Return the id of the external buffer of a table Tensor, 0 if it has none."""
     return FlatTable.of(tensor).number(TENSOR_EXTERNAL, "I")
 
 
@@ -102,7 +102,7 @@ class _Moved:
         return bytes(self.data)
 
     def _ranges(self) -> Iterator[tuple[int, tuple[int, int]]]:
-        """Of the group's bytes, offset and length for the id of each external buffer."""
+        """Return offset and length in the group's bytes for the id of each external buffer."""
         root = FlatTable.of(self.file)
         names = [table.text(GROUP_NAME) for table in root.tables(MODEL_GROUPS)]
         for table in root.tables(MODEL_EXTERNAL):
@@ -153,14 +153,14 @@ class _Moved:
 
 
 def _indices(model: bytes, length: int) -> range:
-    """Of a vector of tables."""
+    """Yield the indices of a vector of tables."""
     if length * 4 > len(model):
         raise ModelError(f"the model is damaged: a vector claims {length} tables, more than the file can hold")
     return range(length)
 
 
 def _present(table: FlatTable, field: int) -> int:
-    """The place of a field that is not absent."""
+    """Return the place of a field that is not absent."""
     place = table.field(field)
     assert place is not None
     return place

@@ -11,7 +11,7 @@ from tflgpu.graph.layout import Shape
 
 
 def unpacked_nibbles(data: NDArray[np.uint8], shape: Shape) -> NDArray[np.int8]:
-    """The integers, -8 to 7, of a constant of ``shape``."""
+    """Return the integers, -8 to 7, of a constant of ``shape``."""
     both = np.empty((data.size, 2), np.int8)
     signed = data.view(np.int8)
     both[:, 0], both[:, 1] = (signed << 4) >> 4, signed >> 4

@@ -49,7 +49,7 @@ def stored_form(values: NDArray[Any], sparsity: Any) -> StoredForm:
 
 
 def densify(values: NDArray[Any], shape: Shape, sparsity: Any) -> NDArray[Any]:
-    """The dense array of ``shape`` for stored ``values`` and a flatbuffer table SparsityParameters.
+    """Return the dense array of ``shape`` for stored ``values`` and a flatbuffer table SparsityParameters.
 
     Raises ModelError if the table does not fit the values or the shape.
     """
@@ -100,7 +100,7 @@ def _descend(paths: NDArray[np.int64], level: Any, limit: int) -> NDArray[np.int
 
 
 def _vector(level: Any, name: str) -> NDArray[np.int64]:
-    """The segments or indices of a level; the schema has a union for vectors of 8, 16 and 32 bits."""
+    """Return the segments or indices of a level; the schema has a union for vectors of 8, 16 and 32 bits."""
     kind = getattr(level, f"{name}Type")()
     names = {v: n for n, v in vars(tflite.SparseIndexVector).items() if not n.startswith("_")}
     table = getattr(tflite, names[kind])()

@@ -22,7 +22,7 @@ NOTHING = np.empty(0, np.uint8)
 
 
 def stored_bytes(file: Bytes, what: str, inside: Any, offset: int, size: int) -> NDArray[np.uint8]:
-    """A view of ``file``, or ``inside``; empty if there is neither.
+    """Return a view of ``file``, or ``inside``; empty if there is neither.
 
     what: has these bytes. inside: the vector of the flatbuffer, 0 or None for an absent one. offset, size: what the
     flatbuffer says of the bytes after it. LiteRT looks into the flatbuffer first, too.
@@ -41,5 +41,5 @@ def stored_bytes(file: Bytes, what: str, inside: Any, offset: int, size: int) ->
 
 
 def buffer_bytes(file: Bytes, index: int, buffer: Any) -> NDArray[np.uint8]:
-    """The bytes of a table Buffer of the package ``tflite``. Raises ModelError if they are not in the file."""
+    """Return the bytes of a table Buffer of the package ``tflite``. Raises ModelError if they are not in the file."""
     return stored_bytes(file, f"buffer {index}", buffer.DataAsNumpy(), buffer.Offset(), buffer.Size())

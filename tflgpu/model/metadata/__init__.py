@@ -1,1 +1,1 @@
-"""What a .tflite file says about the meaning of its inputs and outputs: TFLite Metadata, which no runtime needs."""
+"""Meaning of the inputs and outputs of a .tflite file: TFLite Metadata, which no runtime needs."""

@@ -1,4 +1,4 @@
-"""What TFLite Metadata declare of a model's inputs and outputs."""
+"""Declarations of TFLite Metadata about a model's inputs and outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ class Normalization:
 
 @dataclass(frozen=True)
 class TensorMetadata:
-    """Of an input or output. labels: names of packed files with a label a line; those in English come first."""
+    """Metadata of an input or output. labels: names of packed files with a label a line; those in English come
+    first."""
 
     normalization: Normalization | None
     labels: tuple[str, ...]
@@ -23,7 +24,7 @@ class TensorMetadata:
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """Of the main subgraph's inputs and outputs, in the file's order; empty if the file says nothing."""
+    """Metadata of the main subgraph's inputs and outputs, in the file's order; empty if the file says nothing."""
 
     inputs: tuple[TensorMetadata, ...] = ()
     outputs: tuple[TensorMetadata, ...] = ()

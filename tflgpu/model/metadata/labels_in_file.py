@@ -9,7 +9,7 @@ from tflgpu.model.text import printable
 
 
 def labels_in_file(model: bytes) -> list[str]:
-    """Of the first output that has any; empty if there are none.
+    """Return the labels of the first output that has any; empty if there are none.
 
     Raises ModelError for metadata or a packed file that are damaged.
     """

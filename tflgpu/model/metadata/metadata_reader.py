@@ -28,7 +28,7 @@ _LABELS = (2, 3)  # of AssociatedFileType: names along an axis, and names of an 
 
 
 def read_metadata(model: bytes) -> ModelMetadata:
-    """Raises ModelError for metadata that are damaged."""
+    """Raise ModelError for metadata that are damaged."""
     try:
         data = _buffer(model)
         if data is None:

@@ -12,7 +12,7 @@ LONGEST_FILE = 16 << 20  # bytes; an archive can claim any number
 
 
 def read_packed_file(model: bytes, name: str) -> bytes:
-    """Raises ModelError for a file that is not there, damaged, or longer than 16 MB."""
+    """Raise ModelError for a file that is not there, damaged, or longer than 16 MB."""
     try:
         with zipfile.ZipFile(BytesIO(model)) as archive, archive.open(name) as file:
             content = file.read(LONGEST_FILE + 1)

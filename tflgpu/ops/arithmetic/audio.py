@@ -115,7 +115,7 @@ def _mfcc_reasons(site: Site) -> Iterator[str]:
 
 @declare("Mfcc", versions=1, inputs=2, integers=(1,), empty=False, reasons=_mfcc_reasons)
 def mfcc(site: Site, emit: Emitter) -> Tensor:
-    """The cosine transform of the logarithms of channels' magnitudes: mel-frequency cepstral coefficients."""
+    """Return the cosine transform of the logarithms of channels' magnitudes: mel-frequency cepstral coefficients."""
     x, bands = site.input(0), judged(_bands(site))
     *leading, frequencies = x.shape
     rate = reshape_node(emit, site.input(1), ())
@@ -149,7 +149,7 @@ def mfcc(site: Site, emit: Emitter) -> Tensor:
 
 
 def _edge(frequency: float, frequencies: int) -> int:
-    """What a frequency's number in the spectrum times the rate is at most, in integers of 32 bits."""
+    """Return what a frequency's number in the spectrum times the rate is at most, in integers of 32 bits."""
     return min(floor(frequency * (frequencies - 1)), 2**31 - 1)
 
 

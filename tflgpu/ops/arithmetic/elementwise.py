@@ -72,7 +72,7 @@ def map_node(
     dtype: str | None = None,
     parameters: tuple[float, ...] = (),
 ) -> Tensor:
-    """A map node: one epilogue op over broadcast operands, then the fused activation.
+    """Return a map node: one epilogue op over broadcast operands, then the fused activation.
 
     The node's input 0 is a computed operand of the full shape if there is one, so that the node can be fused into the
     one that computes it. dtype: of the result, by default the last operand's.
@@ -126,7 +126,7 @@ def _binary_checks(site: Site, emit: Emitter) -> Iterator[Check]:
 
 
 def map_inputs(site: Site, emit: Emitter) -> Tensor:
-    """The function that has the operator's name, of all its inputs."""
+    """Return the function that has the operator's name, of all its inputs."""
     function = site.code.removeprefix("STABLEHLO_").lower()
     return map_node(site, emit, function, [site.input(i) for i in range(len(site.inputs))])
 
@@ -159,7 +159,7 @@ def _quantize_reasons(site: Site) -> Iterator[str]:
 @declare("QUANTIZE", versions=6, inputs=1, reasons=_quantize_reasons)
 @declare("DEQUANTIZE", versions=9, inputs=1, types=FLOATS | {"float16"})
 def requantize(site: Site, emit: Emitter) -> Tensor:
-    """The float view has nothing to compute: lowering adds the rounding to the output's grid."""
+    """Return the float view has nothing to compute: lowering adds the rounding to the output's grid."""
     return emit.node("map", [site.input(0)], site.input(0).shape, dtype="float32")
 
 
@@ -194,7 +194,7 @@ def _add_n_reasons(site: Site) -> Iterator[str]:
 
 @declare("ADD_N", versions=1, inputs=(2, MANY), types=FLOATS | _INTEGERS, reasons=_add_n_reasons)
 def add_n(site: Site, emit: Emitter) -> Tensor:
-    """A chain of sums. Fusion merges them, up to the number of inputs that a kernel can take."""
+    """Return a chain of sums. Fusion merges them, up to the number of inputs that a kernel can take."""
     total = emit.node("map", [site.input(0)], site.input(0).shape)
     for i in range(1, len(site.inputs)):
         total = map_node(site, emit, "add", [total, site.input(i)])

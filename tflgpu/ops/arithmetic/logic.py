@@ -35,7 +35,7 @@ def _comparison(site: Site, emit: Emitter) -> Tensor:
 
 
 def _fixed_point(emit: Emitter, x: Tensor, grid: Grid | None) -> Tensor:
-    """A quantized operand as TFLite compares 8-bit tensors: in multiples of 1/256, for every scale.
+    """Return a quantized operand as TFLite compares 8-bit tensors: in multiples of 1/256, for every scale.
 
     TFLite takes the scale as ``mantissa * 2**exponent``. It rounds after multiplying by the mantissa, and again after
     shifting by the exponent (ComparisonWithScaling in its comparisons.h). A scale of 1 or more is not defined there.
@@ -78,7 +78,8 @@ def _select_reasons(site: Site) -> Iterator[str]:
 
 @declare("SELECT", versions=4, inputs=3, types=ANY, reasons=_select_reasons)
 def select(site: Site, emit: Emitter) -> Tensor:
-    """A condition of rank 1 chooses whole rows: it follows the first axis, where broadcasting would take the last."""
+    """Return a condition of rank 1 chooses whole rows: it follows the first axis, where broadcasting would take the
+    last."""
     condition, x, y = (site.input(i) for i in range(3))
     if len(condition.shape) == 1:
         condition = reshape_node(emit, condition, condition.shape + (1,) * (len(x.shape) - 1))
@@ -139,7 +140,7 @@ def _bitcast_reasons(site: Site) -> Iterator[str]:
 
 @declare("BITCAST", versions=1, inputs=1, types=ANY, reasons=_bitcast_reasons)
 def bitcast(site: Site, emit: Emitter) -> Tensor:
-    """The same bits as another element type."""
+    """Return the same bits as another element type."""
     x, target = site.input(0), site.output_types[0]
     emit.keep(x)
     epilogue = tuple(EpilogueOp(f, (Value(i),)) for i, f in enumerate(_SAME_BITS.get((x.dtype, target), ())))
@@ -148,7 +149,7 @@ def bitcast(site: Site, emit: Emitter) -> Tensor:
 
 @declare("CAST", versions=9, inputs=1, types=ANY, reasons=_cast_reasons)
 def cast(site: Site, emit: Emitter) -> Tensor:
-    """The output tensor has the target type: old converters did not set the types in the options."""
+    """Return the output tensor has the target type: old converters did not set the types in the options."""
     x, target = site.input(0), site.output_types[0]
     functions = _conversion(x.dtype, target)
     epilogue = tuple(EpilogueOp(function, (Value(i),)) for i, function in enumerate(functions))

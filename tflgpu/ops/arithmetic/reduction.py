@@ -59,7 +59,7 @@ def _limits(dtype: np.dtype[Any]) -> np.finfo[Any] | np.iinfo[Any]:
 
 
 def evaluate(function: str, x: Array, axes: tuple[int, ...]) -> Array:
-    """What a node of :class:`Reduce` computes of a constant: floats in double, integers in 64 bits."""
+    """Return what a node of :class:`Reduce` computes of a constant: floats in double, integers in 64 bits."""
     wide: Array = x if x.dtype.kind == "b" else x.astype(np.float64 if x.dtype.kind == "f" else np.int64)
     if function == "mean" and wide.dtype.kind == "i":  # truncated, as in TFLite
         total, count = np.sum(wide, axes, keepdims=True), prod(x.shape[a] for a in axes)
@@ -93,12 +93,12 @@ class ArgExtreme:
 
 
 def _listed_axes(site: Site) -> list[int | None]:
-    """The axes in the constant input 1, as non-negative numbers; None for each that input 0 does not have."""
+    """Return the axes in the constant input 1, as non-negative numbers; None for each that input 0 does not have."""
     return [normal_axis(a, len(site.input(0).shape)) for a in numbers(site, 1)]
 
 
 def _reduced_shape(site: Site, axes: Collection[int]) -> Shape:
-    """The shape of input 0 reduced over ``axes``; these stay with size 1 if the operator keeps dimensions."""
+    """Return the shape of input 0 reduced over ``axes``; these stay with size 1 if the operator keeps dimensions."""
     shape = enumerate(site.input(0).shape)
     if site.options.get("keep_dims"):
         return tuple(1 if i in axes else d for i, d in shape)
@@ -106,7 +106,7 @@ def _reduced_shape(site: Site, axes: Collection[int]) -> Shape:
 
 
 def reduction_axes(site: Site) -> tuple[int, ...] | None:
-    """The axes to reduce over, sorted; None if they are unknown, or if one is not an axis of the input.
+    """Return the axes to reduce over, sorted; None if they are unknown, or if one is not an axis of the input.
 
     Axes that are computed at run time are known if there are none, or as many as the input has: TensorFlow does not
     allow one twice. The declared shape does not tell which they are: LiteRT goes by the axes, whatever the file says.
@@ -161,7 +161,7 @@ for _code, _function in REDUCERS.items():
 
 
 def single_axis(site: Site) -> int | None:
-    """The one axis in the constant input 1, as a non-negative number; None if it is not an axis of input 0."""
+    """Return the one axis in the constant input 1, as a non-negative number; None if it is not an axis of input 0."""
     axes = _listed_axes(site)
     return axes[0] if len(axes) == 1 else None
 
@@ -188,14 +188,14 @@ def _arg_extreme_reasons(site: Site) -> Iterator[str]:
 
 
 def widened(dtype: str) -> tuple[EpilogueOp, ...]:
-    """What follows a kernel that computes indices in 32 bits, if they are to be of ``dtype``."""
+    """Return what follows a kernel that computes indices in 32 bits, if they are to be of ``dtype``."""
     return (EpilogueOp("to_long", (Value(0),)),) if dtype == "int64" else ()
 
 
 @declare("ARG_MAX", versions=3, inputs=2, integers=(1,), types=NUMBERS | {"bool"}, reasons=_arg_extreme_reasons)
 @declare("ARG_MIN", versions=3, inputs=2, integers=(1,), types=NUMBERS | {"bool"}, reasons=_arg_extreme_reasons)
 def arg_extreme(site: Site, emit: Emitter) -> Tensor:
-    """The places of the greatest or least elements along an axis."""
+    """Return the places of the greatest or least elements along an axis."""
     x, axis, dtype = site.input(0), judged(single_axis(site)), judged(_index_type(site))
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     attributes = ArgExtreme(axis, greatest=site.code == "ARG_MAX")

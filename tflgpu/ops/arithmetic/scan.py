@@ -36,14 +36,14 @@ class TopK:
 
 
 def ranked(attributes: TopK, x: Array, count: int) -> Array:
-    """What a node of :class:`TopK` gives of a constant, in numpy."""
+    """Return what a node of :class:`TopK` gives of a constant, in numpy."""
     order = np.argsort(-x if x.dtype.kind == "f" else ~x, axis=-1, kind="stable")[..., :count]
     return np.take_along_axis(x, order, -1) if attributes.result == "values" else order
 
 
 @dataclass(frozen=True)
 class FirstAbove:
-    """Of a row of whole numbers that never decrease: for each place, the first place of a number above it.
+    """Search in a row of whole numbers that never decrease: for each place, the first place of a number above it.
 
     It is the last place where there is none.
     """
@@ -56,14 +56,15 @@ class Buckets:
 
 @declare("CUMSUM", versions=1, inputs=2, integers=(1,), types=TYPES, reasons=single_axis_reasons)
 def cumsum(site: Site, emit: Emitter) -> Tensor:
-    """Running sums along an axis."""
+    """Compute running sums along an axis."""
     x, axis = site.input(0), judged(single_axis(site))
     exclusive, reverse = (bool(site.options.get(name)) for name in ("exclusive", "reverse"))
     return emit.node("cumulative_sum", [x], x.shape, CumulativeSum(axis, exclusive, reverse))
 
 
 def true_places(emit: Emitter, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The places of the elements that are true or not 0, in row-major order, and their number, a scalar of int32.
+    """Return the places of the elements that are true or not 0, in row-major order, and their number, a scalar of
+    int32.
 
     The list of places has one entry for each element of ``x``. Entries past the number of true elements have no
     meaning, but are in range.
@@ -91,7 +92,7 @@ def _top_k_reasons(site: Site) -> Iterator[str]:
 
 @declare("TOPK_V2", versions=3, inputs=2, integers=(1,), types=NUMBERS, reasons=_top_k_reasons)
 def top_k(site: Site, emit: Emitter) -> tuple[Tensor, Tensor]:
-    """The greatest elements along the last axis, and their places."""
+    """Return the greatest elements along the last axis, and their places."""
     x = site.input(0)
     shape = (*x.shape[:-1], *numbers(site, 1))
     values = emit.node("top_k", [x], shape, TopK("values"))
@@ -101,7 +102,7 @@ def top_k(site: Site, emit: Emitter) -> tuple[Tensor, Tensor]:
 
 @declare("BUCKETIZE", versions=1, inputs=1, types=frozenset(("float32", "int32", "int64")), empty=False)
 def bucketize(site: Site, emit: Emitter) -> Tensor:
-    """The numbers of the buckets, between boundaries, in which elements are; NaN is in the last one."""
+    """Return the numbers of the buckets, between boundaries, in which elements are; NaN is in the last one."""
     x = site.input(0)
     boundaries = np.array(site.options.get("boundaries", ()), np.float32)
     if boundaries.size == 0:

@@ -41,7 +41,8 @@ class _Comparator:
         (self.result,) = subgraph.outputs
 
     def keys(self, tensor: int) -> list[Key] | None:
-        """The keys by which a truth value of the comparator compares, the first of which decides; None if unknown."""
+        """Return the keys by which a truth value of the comparator compares, the first of which decides; None if
+        unknown."""
         operator = self.makers.get(tensor)
         if operator is None:
             return None
@@ -65,7 +66,7 @@ class _Comparator:
         return None
 
     def chained(self, first: int, equal: int, then: int) -> list[Key] | None:
-        """The keys of a comparison ``first``, and of ``then`` where its elements are equal."""
+        """Return the keys of a comparison ``first``, and of ``then`` where its elements are equal."""
         before, after, operator = self.keys(first), self.keys(then), self.makers.get(equal)
         if before is None or after is None or operator is None or not self.is_equality(equal):
             return None
@@ -83,7 +84,7 @@ class _Comparator:
         return operator.code
 
     def compared(self, operator: Operator) -> tuple[int, bool] | None:
-        """The operand whose two elements are compared, and whether the first element comes first."""
+        """Return the operand whose two elements are compared, and whether the first element comes first."""
         places = [self.place(tensor) for tensor in operator.inputs]
         if len(places) != 2 or None in places:
             return None
@@ -91,7 +92,7 @@ class _Comparator:
         return (first // 2, first < second) if first // 2 == second // 2 and first != second else None
 
     def place(self, tensor: int) -> int | None:
-        """The number of the input that a tensor is."""
+        """Return the number of the input that a tensor is."""
         while tensor not in self.places:
             operator = self.makers.get(tensor)
             if operator is None or operator.code not in KEEP_ORDER:
@@ -173,7 +174,7 @@ def _moved(emit: Emitter, x: Tensor, axis: int, to: int) -> Tensor:
 
 
 def _taken(emit: Emitter, x: Tensor, order: Tensor, axis: int) -> Tensor:
-    """The elements of ``x`` along an axis in an order, which has that axis last."""
+    """Return the elements of ``x`` along an axis in an order, which has that axis last."""
     others = [i for i in range(len(x.shape)) if i != axis]
     positions = [follow(i) for i in range(len(x.shape))]
     positions[axis] = Position((Lookup(1, tuple(map(AxisMap, (*others, axis))), x.shape[axis] - 1),))

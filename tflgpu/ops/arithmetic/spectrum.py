@@ -70,7 +70,7 @@ def fitted(emit: Emitter, x: Tensor, shape: Shape) -> Tensor:
 
 @declare("RFFT2D", versions=1, inputs=2, integers=(1,), empty=False, reasons=_transform_reasons)
 def rfft2d(site: Site, emit: Emitter) -> Tensor:
-    """The first half of the Fourier transform along the last axis, and its whole along the one before."""
+    """Return the first half of the Fourier transform along the last axis, and its whole along the one before."""
     height, width = numbers(site, 1)
     x = fitted(emit, site.input(0), (*site.input(0).shape[:-2], height, width))
     rows = reshape_node(emit, x, (prod(x.shape) // width, width))
@@ -83,7 +83,7 @@ def rfft2d(site: Site, emit: Emitter) -> Tensor:
 
 
 def real_transform(emit: Emitter, rows: Tensor, points: int) -> tuple[Tensor, Tensor]:
-    """The first half of the transform of each row, which has so many points."""
+    """Return the first half of the transform of each row, which has so many points."""
     frequencies = points // 2 + 1
     if points > MOST_POINTS:
         return _by_factors(emit, rows, None, frequencies)
@@ -98,7 +98,8 @@ def product(emit: Emitter, rows: Tensor, weights: Matrix) -> Tensor:
 
 
 def _by_factors(emit: Emitter, real: Tensor, imaginary: Tensor | None, frequencies: int) -> tuple[Tensor, Tensor]:
-    """The transform of rows, [rows, points], by two products each; of real ones only what the rest follows from."""
+    """Return the transform of rows, [rows, points], by two products each; of real ones only what the rest follows
+    from."""
     count, points = real.shape
     first, second = judged(_factors(points))
     kept = first if imaginary is not None else first // 2 + 1
@@ -151,7 +152,7 @@ def _by_factors(emit: Emitter, real: Tensor, imaginary: Tensor | None, frequenci
 
 
 def _along_columns(emit: Emitter, real: Tensor, imaginary: Tensor) -> tuple[Tensor, Tensor]:
-    """The transform of complex numbers along the last axis but one."""
+    """Return the transform of complex numbers along the last axis but one."""
     *leading, points, width = real.shape
     if points > MOST_POINTS:
         swapped = (*range(len(leading)), len(leading) + 1, len(leading))
@@ -182,7 +183,7 @@ COMPLEX_NUMBERS = frozenset((COMPLEX,))
 
 @declare("COMPLEX_ABS", versions=1, inputs=1, types=COMPLEX_NUMBERS)
 def complex_abs(site: Site, emit: Emitter) -> Tensor:
-    """The magnitude of complex numbers."""
+    """Return the magnitude of complex numbers."""
     real, imaginary = judged(site.input(0).parts)
     epilogue = (
         EpilogueOp("square", (Value(0),)),
@@ -195,13 +196,13 @@ def complex_abs(site: Site, emit: Emitter) -> Tensor:
 
 @declare("REAL", versions=1, inputs=1, types=COMPLEX_NUMBERS)
 def real_part(site: Site, emit: Emitter) -> Tensor:
-    """The real part of complex numbers."""
+    """Return the real part of complex numbers."""
     real, _ = judged(site.input(0).parts)
     return emit.node("map", [real], real.shape)
 
 
 @declare("IMAG", versions=1, inputs=1, types=COMPLEX_NUMBERS)
 def imaginary_part(site: Site, emit: Emitter) -> Tensor:
-    """The imaginary part of complex numbers."""
+    """Return the imaginary part of complex numbers."""
     _, imaginary = judged(site.input(0).parts)
     return emit.node("map", [imaginary], imaginary.shape)

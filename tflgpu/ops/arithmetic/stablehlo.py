@@ -61,7 +61,7 @@ def _clamp_reasons(site: Site) -> Iterator[str]:
 
 @declare("STABLEHLO_CLAMP", versions=1, inputs=3, types=FLOATS | _INTEGERS, reasons=_clamp_reasons)
 def clamp(site: Site, emit: Emitter) -> Tensor:
-    """The second input between the first and the third one. NaN stays."""
+    """Return the second input between the first and the third one. NaN stays."""
     least, x, greatest = (site.input(i) for i in range(3))
     return map_node(site, emit, "minimum", [greatest, map_node(site, emit, "maximum", [least, x])])
 

@@ -49,7 +49,7 @@ class TransposeConvolution:
 
 
 def output_channel_axis(node: Node) -> int | None:
-    """The axis of the weights along which the output channels of a convolution lie; None for all other nodes."""
+    """Return the axis of the weights along which the output channels of a convolution lie; None for all other nodes."""
     match node.attributes:
         case Convolution() | TransposeConvolution():
             return 0
@@ -73,7 +73,7 @@ def convolution_node(
     shape: Shape,
     attributes: Convolution | Depthwise | TransposeConvolution | None,
 ) -> Tensor:
-    """A node of ``kind`` for image, weights and bias. The first epilogue op adds a bias that is not constant."""
+    """Return a node of ``kind`` for image, weights and bias. The first epilogue op adds a bias that is not constant."""
     bias = operands[2]
     if bias is None or bias.is_constant:
         return emit.node(kind, operands, shape, attributes, emit.activation(site))
@@ -97,7 +97,7 @@ def _conv_reasons(site: Site) -> Iterator[str]:
 
 @declare("CONV_2D", versions=8, inputs=(2, 3), reasons=_conv_reasons)
 def conv_2d(site: Site, emit: Emitter) -> Tensor:
-    """A dense or grouped convolution."""
+    """Return a dense or grouped convolution."""
     image, weights, bias = site.input(0), site.input(1), site.optional(2)
     out, kh, kw, depth = weights.shape
     window = window_of(site, (kh, kw), image.shape)
@@ -120,7 +120,7 @@ def _depthwise_reasons(site: Site) -> Iterator[str]:
 
 @declare("DEPTHWISE_CONV_2D", versions=7, inputs=(2, 3), reasons=_depthwise_reasons)
 def depthwise_conv_2d(site: Site, emit: Emitter) -> Tensor:
-    """A depthwise convolution."""
+    """Return a depthwise convolution."""
     image, weights, bias = site.input(0), site.input(1), site.optional(2)
     _, kh, kw, out = weights.shape
     window = window_of(site, (kh, kw), image.shape)
@@ -154,7 +154,7 @@ def _transpose_reasons(site: Site) -> Iterator[str]:
 
 @declare("TRANSPOSE_CONV", versions=5, inputs=(3, 4), integers=(0,), reasons=_transpose_reasons)
 def transpose_conv(site: Site, emit: Emitter) -> Tensor:
-    """A transposed convolution."""
+    """Return a transposed convolution."""
     weights, image, bias = site.input(1), site.input(2), site.optional(3)
     _, kh, kw, _ = weights.shape
     # A file's constant shape has the batch that was exported; the image may have another.
@@ -177,7 +177,7 @@ def _fully_connected_reasons(site: Site) -> Iterator[str]:
 
 @declare("FULLY_CONNECTED", versions=13, inputs=(2, 3), reasons=_fully_connected_reasons)
 def fully_connected(site: Site, emit: Emitter) -> Tensor:
-    """A product of rows and weights, with a bias."""
+    """Return a product of rows and weights, with a bias."""
     x, weights, bias = site.input(0), site.input(1), site.optional(2)
     out, depth = weights.shape
     rows = reshape_node(emit, x, (prod(x.shape) // depth, depth))

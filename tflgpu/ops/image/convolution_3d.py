@@ -29,12 +29,13 @@ class Depth:
     before: int
 
     def output(self, frames: int, after: int) -> int:
-        """The frames of a convolution's result. after: frames of zeros after the last one."""
+        """Return the frames of a convolution's result. after: frames of zeros after the last one."""
         return (frames + self.before + after - span(self.kernel, self.dilation)) // self.stride + 1
 
 
 def _depth(site: Site, kernel: int, frames: int) -> tuple[Depth, int]:
-    """The window along the depth of a convolution of ``frames`` frames, and the number of zero frames after them."""
+    """Return the window along the depth of a convolution of ``frames`` frames, and the number of zero frames after
+    them."""
     stride, dilation = (max(1, site.options.get(name, 1)) for name in ("stride_d", "dilation_d_factor"))
     padded = site.options["padding"] == SAME
     before, after = same_padding(frames, kernel, stride, dilation) if padded else (0, 0)
@@ -70,7 +71,7 @@ def _weights(emit: Emitter, site: Site, outputs: int) -> Tensor:
 
 
 def _kernel(weights: Tensor) -> tuple[int, int]:
-    """The height and width of weights of images."""
+    """Return the height and width of weights of images."""
     return weights.shape[1], weights.shape[2]
 
 
@@ -98,7 +99,7 @@ def _reasons(site: Site) -> Iterator[str]:
 
 @declare("CONV_3D", versions=1, inputs=(2, 3), empty=False, reasons=_reasons)
 def conv_3d(site: Site, emit: Emitter) -> Tensor:
-    """A convolution over frames, rows and columns."""
+    """Return a convolution over frames, rows and columns."""
     x, weights = site.input(0), _weights(emit, site, 4)
     depth, after = _depth(site, site.input(1).shape[0], x.shape[1])
     count = depth.output(x.shape[1], after)
@@ -137,7 +138,7 @@ def _transposed_reasons(site: Site) -> Iterator[str]:
 
 @declare("CONV_3D_TRANSPOSE", versions=1, inputs=(3, 4), integers=(0,), empty=False, reasons=_transposed_reasons)
 def conv_3d_transpose(site: Site, emit: Emitter) -> Tensor:
-    """A transposed convolution over frames, rows and columns."""
+    """Return a transposed convolution over frames, rows and columns."""
     x, shape, weights = site.input(2), tuple(numbers(site, 0)), _weights(emit, site, 3)
     depth, _ = _depth(site, site.input(1).shape[0], shape[1])
     batch, frames, *image = x.shape

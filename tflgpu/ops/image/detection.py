@@ -71,7 +71,7 @@ class Suppress:
 
     @property
     def length(self) -> int:
-        """Of a row."""
+        """Length of a row."""
         return self.candidates_at + 3 * (-(-self.boxes // LANES) * LANES)
 
 
@@ -193,7 +193,7 @@ def _detection_reasons(site: Site) -> Iterator[str]:
 
 @declare("TFLite_Detection_PostProcess", versions=1, inputs=3, empty=False, reasons=_detection_reasons)
 def detection_post_process(site: Site, emit: Emitter) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The corners, classes and scores of the boxes that a detector finds, and their number."""
+    """Return the corners, classes and scores of the boxes that a detector finds, and their number."""
     options = judged(_detection(map_of_options(site.options["custom_options"])))
     encoded, predictions, anchors = (site.input(i) for i in range(3))
     corners = emit.node(
@@ -284,7 +284,7 @@ def _valid(emit: Emitter, places: Tensor) -> Tensor:
 
 
 def _looked_up(input_index: int, axis: int) -> Position:
-    """The coordinate that an input of indices has for the output's coordinate along ``axis``."""
+    """Return the coordinate that an input of indices has for the output's coordinate along ``axis``."""
     return Position((Lookup(input_index, (AxisMap(axis),), limit=None),))
 
 

@@ -43,7 +43,7 @@ def _numbers(options: Mapping[str, Any], *names: str) -> tuple[float, ...] | Non
 
 
 def _whole(values: Sequence[Any] | None, least: int, most: int) -> tuple[int, ...] | None:
-    """The values, if they are whole numbers from ``least`` to ``most``."""
+    """Return the values, if they are whole numbers from ``least`` to ``most``."""
     if values is None or not all(isinstance(v, int) and least <= v <= most for v in values):
         return None
     return tuple(values)
@@ -54,7 +54,7 @@ def _size(options: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def _crop(site: Site) -> tuple[Crop, tuple[int, ...]] | None:
-    """The crop, and the landmarks that it surrounds; None if the options are not those of one."""
+    """Return the crop, and the landmarks that it surrounds; None if the options are not those of one."""
     options, most = map_of_options(site.options["custom_options"]), site.input(0).shape[1] - 1
     around = options.get("subset_idxs")
     scale, radians = _numbers(options, "scale_x", "scale_y"), _numbers(options, "target_rotation_radians")
@@ -97,7 +97,8 @@ def _image_reasons(site: Site) -> Iterator[str]:
 
 @declare("TransformTensorBilinear", versions=2, inputs=2, empty=False, reasons=_image_reasons)
 def transform_tensor_bilinear(site: Site, emit: Emitter) -> Tensor:
-    """A crop of an image: bilinear samples at the places to which the matrix leads, zeros outside of the image."""
+    """Return a crop of an image: bilinear samples at the places to which the matrix leads, zeros outside of the
+    image."""
     image, (width, height) = site.input(0), judged(_size(map_of_options(site.options["custom_options"])))
     return emit.node("crop", [image, site.input(1)], (1, height, width, image.shape[3]))
 
@@ -111,6 +112,6 @@ def _landmark_reasons(site: Site) -> Iterator[str]:
 
 @declare("TransformLandmarks", versions=2, inputs=2, empty=False, reasons=_landmark_reasons)
 def transform_landmarks(site: Site, emit: Emitter) -> Tensor:
-    """The matrix leads landmarks of a crop to the image; z stays."""
+    """Return the matrix leads landmarks of a crop to the image; z stays."""
     landmarks = site.input(0)
     return emit.node("transformed_landmarks", [landmarks, site.input(1)], landmarks.shape, precise=True)

@@ -34,7 +34,7 @@ class Unpool:
 
 
 def _integers(site: Site, count: int) -> tuple[int, ...] | None:
-    """The first ``count`` integers of the options, None if there are fewer."""
+    """Return the first ``count`` integers of the options, None if there are fewer."""
     raw = site.options["custom_options"]
     return struct.unpack_from(f"<{count}i", raw) if len(raw) >= 4 * count else None
 

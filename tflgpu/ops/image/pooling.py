@@ -38,7 +38,7 @@ FUNCTIONS: dict[str, Function] = {"AVERAGE_POOL_2D": "average", "MAX_POOL_2D": "
 @declare("MAX_POOL_2D", versions=3, inputs=1, reasons=_reasons)
 @declare("L2_POOL_2D", versions=1, inputs=1, reasons=_reasons)
 def pool(site: Site, emit: Emitter) -> Tensor:
-    """The maximum or the mean of each window."""
+    """Return the maximum or the mean of each window."""
     image, function = site.input(0), FUNCTIONS[site.code]
     window = window_of(site, _kernel(site), image.shape)
     shape = (image.shape[0], *window.output(*image.shape[1:3]), image.shape[3])

@@ -46,7 +46,7 @@ class Window:
         return h, w
 
     def padded(self, extra: Padding) -> Window:
-        """The same window with more padding."""
+        """Return the same window with more padding."""
         return replace(self, padding=Padding(*(a + b for a, b in zip(self.padding, extra, strict=True))))
 
     @property
@@ -65,7 +65,7 @@ def same_padding(size: int, kernel: int, stride: int, dilation: int) -> tuple[in
 
 
 def window_of(site: Site, kernel: tuple[int, int], image: Shape) -> Window:
-    """The window of an operator with stride, dilation and padding options over an NHWC ``image``."""
+    """Return the window of an operator with stride, dilation and padding options over an NHWC ``image``."""
     stride, dilation = _pair(site, "stride_{}"), _pair(site, "dilation_{}_factor", default=1)
     return window_over(image, kernel, stride, dilation, same=site.options["padding"] == SAME)
 
@@ -73,7 +73,7 @@ def window_of(site: Site, kernel: tuple[int, int], image: Shape) -> Window:
 def window_over(
     image: Shape, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int] = (1, 1), *, same: bool
 ) -> Window:
-    """A window over an NHWC ``image``. same: whether its padding is TensorFlow's SAME; else there is none."""
+    """Return a window over an NHWC ``image``. same: whether its padding is TensorFlow's SAME; else there is none."""
     padding = Padding(0, 0, 0, 0)
     if same:
         vertical, horizontal = (
@@ -102,14 +102,14 @@ def window_reasons(site: Site, kernel: tuple[int, int], image: Shape) -> Iterato
 
 
 def fit_reasons(window: Window, image: Shape) -> Iterator[str]:
-    """The obstacle that the window is too large for an NHWC ``image``, or reaches too far."""
+    """Yield the obstacle that the window is too large for an NHWC ``image``, or reaches too far."""
     if min(window.output(image[1], image[2])) < 1:
         yield f"its window {window.kernel} is larger than the input {list(image[1:3])}"
     yield from reach_reasons(window, image)
 
 
 def reach_reasons(window: Window, image: Shape) -> Iterator[str]:
-    """The obstacle that the window reaches further over an NHWC ``image`` than kernels can count."""
+    """Yield the obstacle that the window reaches further over an NHWC ``image`` than kernels can count."""
     sides = (sum(window.padding[:2]), sum(window.padding[2:]))
     for i, out in enumerate(window.output(image[1], image[2])):
         covered = span(window.kernel[i], window.dilation[i])

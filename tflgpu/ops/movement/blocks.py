@@ -42,7 +42,7 @@ def _space_reasons(site: Site) -> Iterator[str]:
 
 @declare("SPACE_TO_DEPTH", versions=2, inputs=1, types=ANY, reasons=_space_reasons)
 def space_to_depth(site: Site, emit: Emitter) -> Tensor:
-    """The inverse of :func:`depth_to_space`."""
+    """Return the inverse of :func:`depth_to_space`."""
     x, block = site.input(0), site.options["block_size"]
     batch, height, width, channels = x.shape
     positions = (
@@ -74,7 +74,7 @@ def _block_reasons(site: Site, margins: str) -> Iterator[str]:
 
 
 def _padded(site: Site) -> list[int]:
-    """The spatial sizes with paddings."""
+    """Return the spatial sizes with paddings."""
     _, paddings = _blocks(site)
     return [d + sum(pair) for d, pair in zip(site.input(0).shape[1:], paddings, strict=False)]
 
@@ -102,7 +102,7 @@ def space_to_batch(site: Site, emit: Emitter) -> Tensor:
 
 
 def _spread(site: Site) -> Shape:
-    """The shape that BATCH_TO_SPACE_ND gives."""
+    """Return the shape that BATCH_TO_SPACE_ND gives."""
     x, (block, crops) = site.input(0), _blocks(site)
     sizes = (d * b - sum(crop) for d, b, crop in zip(x.shape[1:], block, crops, strict=False))
     return (x.shape[0] // prod(block), *sizes, *x.shape[len(block) + 1 :])
@@ -118,7 +118,7 @@ def _to_space_reasons(site: Site) -> Iterator[str]:
 
 @declare("BATCH_TO_SPACE_ND", versions=4, inputs=3, integers=(1, 2), types=ANY, reasons=_to_space_reasons)
 def batch_to_space(site: Site, emit: Emitter) -> Tensor:
-    """The inverse of :func:`space_to_batch`, with crops in place of paddings."""
+    """Return the inverse of :func:`space_to_batch`, with crops in place of paddings."""
     x, shape, (block, crops) = site.input(0), _spread(site), _blocks(site)
     spatial = len(block)
     images, pixels = [Digit(0)], list[Position]()

@@ -26,13 +26,13 @@ def _fill_reasons(site: Site) -> Iterator[str]:
 
 @declare("FILL", versions=5, inputs=2, integers=(0,), types=ANY, reasons=_fill_reasons)
 def fill(site: Site, emit: Emitter) -> Tensor:
-    """A tensor of one value."""
+    """Return a tensor of one value."""
     return emit.node("map", [reshape_node(emit, site.input(1), ())], tuple(numbers(site, 0)))
 
 
 @declare("ZEROS_LIKE", versions=1, inputs=1, types=ANY)
 def zeros_like(site: Site, emit: Emitter) -> Tensor:
-    """As many zeros as the input has elements."""
+    """Give as many zeros as the input has elements."""
     x = site.input(0)
     return emit.node("map", [emit.constant(np.zeros((), x.dtype))], x.shape)
 
@@ -47,13 +47,13 @@ def _shape_reasons(site: Site) -> Iterator[str]:
 
 @declare("SHAPE", versions=1, inputs=1, types=ANY, reasons=_shape_reasons)
 def shape_(site: Site, emit: Emitter) -> Tensor:
-    """A constant: shapes are known at compile time."""
+    """Return a constant: shapes are known at compile time."""
     return emit.constant(np.array(site.input(0).shape, _INDEX_TYPES[site.options["out_type"]]))
 
 
 @declare("RANK", versions=1, inputs=1, types=ANY)
 def rank(site: Site, emit: Emitter) -> Tensor:
-    """A constant, too."""
+    """Return a constant, too."""
     return emit.constant(np.array(len(site.input(0).shape), np.int32))
 
 

@@ -63,12 +63,12 @@ class Gather:
 
 
 def follow(axis: int) -> Position:
-    """The output's own coordinate along ``axis``."""
+    """Return the output's own coordinate along ``axis``."""
     return Position((Digit(axis),))
 
 
 def evaluate(attributes: Gather, inputs: Sequence[Array], shape: Shape) -> Array:
-    """The result of a ``gather`` node of ``shape``, in numpy."""
+    """Return the result of a ``gather`` node of ``shape``, in numpy."""
     grid = np.indices(shape, sparse=True)
     source, inside, index = inputs[0], np.ones(shape, bool), list[Array]()
     for size, position in zip(source.shape, attributes.positions, strict=True):

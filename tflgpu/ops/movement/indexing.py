@@ -71,7 +71,8 @@ def gather(site: Site, emit: Emitter) -> Tensor:
 
 
 def _gather_node(emit: Emitter, x: Tensor, indices: Tensor, axis: int, batch: int) -> Tensor:
-    """A node whose result has the axes ``x[:axis] + indices[batch:] + x[axis + 1:]``. batch: number of batch axes."""
+    """Return a node whose result has the axes ``x[:axis] + indices[batch:] + x[axis + 1:]``. batch: number of batch
+    axes."""
     new = len(indices.shape) - batch
     places = (*(AxisMap(i) for i in range(batch)), *(AxisMap(axis + i) for i in range(new)))
     positions = [follow(i if i < axis else i - 1 + new) for i in range(len(x.shape))]
@@ -131,7 +132,7 @@ def _gather_nd_checks(site: Site, emit: Emitter) -> Iterator[Check]:
     "GATHER_ND", versions=6, inputs=2, integers=(1,), types=ANY, reasons=_gather_nd_reasons, checks=_gather_nd_checks
 )
 def gather_nd(site: Site, emit: Emitter) -> Tensor:
-    """The last axis of the indices holds coordinates along the first axes of ``x``."""
+    """Return the last axis of the indices holds coordinates along the first axes of ``x``."""
     x, indices = site.input(0), site.input(1)
     *leading, depth = indices.shape
     outer = tuple(AxisMap(i) for i in range(len(leading)))
@@ -153,7 +154,7 @@ def _one_hot_reasons(site: Site) -> Iterator[str]:
 
 @declare("ONE_HOT", versions=1, inputs=4, integers=(0, 1), types=ANY, reasons=_one_hot_reasons)
 def one_hot(site: Site, emit: Emitter) -> Tensor:
-    """The source has one element, the on value; the off value is the fill.
+    """Return the source has one element, the on value; the off value is the fill.
 
     The position is ``coordinate - index``: it lies inside of the source only if it is 0.
     """
@@ -179,7 +180,7 @@ def _update_reasons(site: Site) -> Iterator[str]:
 
 @declare("DYNAMIC_UPDATE_SLICE", versions=6, inputs=3, integers=(2,), types=ANY, reasons=_update_reasons)
 def dynamic_update_slice(site: Site, emit: Emitter) -> Tensor:
-    """Starts are clamped so that the whole update fits, as in XLA's operator of this name."""
+    """Clamp starts so that the whole update fits, as in XLA's operator of this name."""
     x, update, start = site.input(0), site.input(1), site.input(2)
     if update.size == 0:
         return emit.node("map", [x], x.shape)

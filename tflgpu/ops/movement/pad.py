@@ -32,7 +32,7 @@ def _padded(site: Site, emit: Emitter, fill: float | int) -> Tensor:
 
 @declare("PAD", versions=6, inputs=2, integers=(1,), types=ANY, reasons=_reasons)
 def pad(site: Site, emit: Emitter) -> Tensor:
-    """The input with zeros around it."""
+    """Return the input with zeros around it."""
     return _padded(site, emit, 0.0)
 
 
@@ -43,5 +43,5 @@ def _padv2_reasons(site: Site) -> Iterator[str]:
 
 @declare("PADV2", versions=6, inputs=3, integers=(1,), types=ANY, reasons=_padv2_reasons)
 def padv2(site: Site, emit: Emitter) -> Tensor:
-    """The input with a constant value around it."""
+    """Return the input with a constant value around it."""
     return _padded(site, emit, site.known(2).reshape(-1)[0].item() + 0)  # a truth value becomes a number

@@ -27,7 +27,7 @@ def _expand_reasons(site: Site) -> Iterator[str]:
 
 @declare("EXPAND_DIMS", versions=1, inputs=2, integers=(1,), types=ANY, by_parts=True, reasons=_expand_reasons)
 def expand_dims(site: Site, emit: Emitter) -> Tensor:
-    """The input with a new axis of size 1."""
+    """Return the input with a new axis of size 1."""
     x, axis = site.input(0), judged(_expand_axis(site))
     return emit.node("reshape", [x], (*x.shape[:axis], 1, *x.shape[axis:]))
 
@@ -60,7 +60,7 @@ def _unpack_reasons(site: Site) -> Iterator[str]:
 
 @declare("UNPACK", versions=6, inputs=1, types=ANY, empty=False, reasons=_unpack_reasons)
 def unpack(site: Site, emit: Emitter) -> Sequence[Tensor]:
-    """The slices of the input along an axis."""
+    """Return the slices of the input along an axis."""
     x, axis = site.input(0), judged(axis_option(site))
     shape = x.shape[:axis] + x.shape[axis + 1 :]
 
@@ -108,7 +108,7 @@ def split(site: Site, emit: Emitter) -> Sequence[Tensor]:
 
 
 def _split_v(site: Site) -> tuple[int, list[int]] | None:
-    """The axis and the size of each part, one -1 resolved; None if they do not fit the input."""
+    """Return the axis and the size of each part, one -1 resolved; None if they do not fit the input."""
     x, sizes = site.input(0), numbers(site, 1)
     axis = _split_axis(site, 2, x)
     if axis is None or sizes.count(-1) > 1 or len(sizes) != len(site.output_shapes):
@@ -150,7 +150,7 @@ def _mirror_reasons(site: Site) -> Iterator[str]:
 
 @declare("MIRROR_PAD", versions=3, inputs=2, integers=(1,), types=ANY, reasons=_mirror_reasons)
 def mirror_pad(site: Site, emit: Emitter) -> Tensor:
-    """The input with its mirror image around it."""
+    """Return the input with its mirror image around it."""
     x, mode = site.input(0), _MIRROR_MODES[site.options.get("mode", 0)]
     pairs = [(int(a), int(b)) for a, b in site.known(1)]
     tables = [_mirrored(d, p, mode) if any(p) else None for d, p in zip(x.shape, pairs, strict=True)]
@@ -225,7 +225,7 @@ def _broadcast_reasons(site: Site) -> Iterator[str]:
 
 @declare("BROADCAST_TO", versions=4, inputs=2, integers=(1,), types=ANY, reasons=_broadcast_reasons)
 def broadcast_to(site: Site, emit: Emitter) -> Tensor:
-    """The input broadcast to a constant shape."""
+    """Return the input broadcast to a constant shape."""
     return emit.node("map", [site.input(0)], tuple(numbers(site, 1)))
 
 
@@ -241,14 +241,14 @@ def _reverse_reasons(site: Site) -> Iterator[str]:
 
 @declare("REVERSE_V2", versions=4, inputs=2, integers=(1,), types=ANY, reasons=_reverse_reasons)
 def reverse(site: Site, emit: Emitter) -> Tensor:
-    """The input in reverse order along some axes."""
+    """Return the input in reverse order along some axes."""
     x, reversed_axes = site.input(0), _reverse_axes(site)
     axes = (AxisMap(i, d - 1, -1) if i in reversed_axes else AxisMap(i) for i, d in enumerate(x.shape))
     return emit.node("rearrange", [x], x.shape, Rearrange(tuple(axes)))
 
 
 def _sequence_axes(site: Site) -> tuple[int, int] | None:
-    """The axes of time and of sequences; None if they are none of the input's."""
+    """Return the axes of time and of sequences; None if they are none of the input's."""
     rank = len(site.input(0).shape)
     time, batch = (normal_axis(site.options.get(name, 0), rank) for name in ("seq_dim", "batch_dim"))
     return None if time is None or batch is None or time == batch else (time, batch)
@@ -264,7 +264,7 @@ def _sequence_reasons(site: Site) -> Iterator[str]:
 
 @declare("REVERSE_SEQUENCE", versions=1, inputs=2, integers=(1,), types=ANY, empty=False, reasons=_sequence_reasons)
 def reverse_sequence(site: Site, emit: Emitter) -> Tensor:
-    """The first elements of each sequence in reverse order; those after its length stay where they are."""
+    """Return the first elements of each sequence in reverse order; those after its length stay where they are."""
     x, lengths, (time, batch) = site.input(0), site.input(1), judged(_sequence_axes(site))
     shape = (x.shape[batch], x.shape[time])
     steps = emit.constant(np.broadcast_to(np.arange(shape[1], dtype=np.int32), shape).copy())

@@ -44,7 +44,8 @@ class Scatter:
 
 
 def ascending(emit: Emitter, places: Tensor) -> tuple[Tensor, Tensor]:
-    """The elements of ``places`` (int32, none below -1) in order, and where each was; equal ones keep their order."""
+    """Return the elements of ``places`` (int32, none below -1) in order, and where each was; equal ones keep their
+    order."""
     negative = (EpilogueOp("neg", (Value(0),)),)
     keys = emit.node("map", [places], places.shape, None, negative)
     ordered = emit.node("top_k", [keys], places.shape, TopK("values"), negative)
@@ -95,7 +96,7 @@ def _scatter_checks(site: Site, emit: Emitter) -> Iterator[Check]:
 
 
 def short(emit: Emitter, indices: Tensor) -> Tensor:
-    """Indices of 32 bits; those which these cannot hold stay out of range."""
+    """Return indices of 32 bits; those which these cannot hold stay out of range."""
     if indices.dtype == "int32":
         return indices
     return emit.node("map", [indices], indices.shape, None, (EpilogueOp("to_index", (Value(0),)),), "int32")
@@ -147,14 +148,14 @@ def _segment_reasons(site: Site) -> Iterator[str]:
     reasons=_segment_reasons,
 )
 def segment_sum(site: Site, emit: Emitter) -> Tensor:
-    """Sums of the rows of each segment."""
+    """Sum the rows of each segment."""
     return segments(emit, site.input(0), site.input(1), "add", int(site.known(1)[-1]) + 1, known=True)
 
 
 def segments(
     emit: Emitter, x: Tensor, ids: Tensor, joining: Joining, count: int, *, known: bool = False, initial: float = 0
 ) -> Tensor:
-    """What the slices of ``x`` of each of ``count`` segments, whose numbers are ``ids``, are together."""
+    """Return what the slices of ``x`` of each of ``count`` segments, whose numbers are ``ids``, are together."""
     ids = short(emit, ids)
     rows = reshape_node(emit, x, (ids.size, prod(x.shape[len(ids.shape) :])))
     none, most = (emit.constant(np.array(n, np.int32)) for n in (-1, count))

@@ -68,7 +68,7 @@ def reshape_node(emit: Emitter, x: Tensor, shape: Shape) -> Tensor:
 
 
 def _target_shape(site: Site) -> Shape | None:
-    """The shape of a RESHAPE's result, by its second input or options, with -1 resolved.
+    """Return the shape of a RESHAPE's result, by its second input or options, with -1 resolved.
 
     None if it is impossible, or computed at run time; one size alone can only be the number of elements.
     """
@@ -96,7 +96,7 @@ def _reshape_reasons(site: Site) -> Iterator[str]:
 
 @declare("RESHAPE", versions=2, inputs=(1, 2), integers=(1,), types=ANY, by_parts=True, reasons=_reshape_reasons)
 def reshape(site: Site, emit: Emitter) -> Tensor:
-    """The same elements in another shape."""
+    """Return the same elements in another shape."""
     return emit.node("reshape", [site.input(0)], judged(_target_shape(site)))
 
 
@@ -115,7 +115,7 @@ def _squeeze_reasons(site: Site) -> Iterator[str]:
 
 @declare("SQUEEZE", versions=2, inputs=1, types=ANY, by_parts=True, reasons=_squeeze_reasons)
 def squeeze(site: Site, emit: Emitter) -> Tensor:
-    """The input without axes of size 1."""
+    """Return the input without axes of size 1."""
     return emit.node("reshape", [site.input(0)], judged(_squeezed(site)))
 
 
@@ -130,7 +130,7 @@ def _transpose_reasons(site: Site) -> Iterator[str]:
 
 @declare("TRANSPOSE", versions=9, inputs=2, integers=(1,), types=ANY, by_parts=True, reasons=_transpose_reasons)
 def transpose(site: Site, emit: Emitter) -> Tensor:
-    """The input with its axes in another order."""
+    """Return the input with its axes in another order."""
     x = site.input(0)
     source = [o % len(x.shape) for o in numbers(site, 1)]
     axes = tuple(AxisMap(source.index(i)) for i in range(len(source)))
@@ -138,7 +138,7 @@ def transpose(site: Site, emit: Emitter) -> Tensor:
 
 
 def mixed_types(site: Site) -> Iterator[str]:
-    """The obstacle that inputs, which a kernel joins, have different element types."""
+    """Yield the obstacle that inputs, which a kernel joins, have different element types."""
     types = sorted({t.dtype for t in site.inputs if t is not None})
     if len(types) > 1:
         yield f"its inputs are {' and '.join(types)}; one element type was expected"
@@ -168,7 +168,7 @@ def concatenation(site: Site, emit: Emitter) -> Tensor:
 
 
 def evaluate(attributes: Rearrange, x: Array, shape: Shape) -> Array:
-    """The result of a ``rearrange`` node of ``shape``, in numpy."""
+    """Return the result of a ``rearrange`` node of ``shape``, in numpy."""
     index: list[Array] = []
     inside = np.ones(shape, bool)
     for size, m in zip(x.shape, attributes.axes, strict=True):

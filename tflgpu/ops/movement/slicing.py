@@ -22,7 +22,7 @@ from tflgpu.ops.movement.shaping import AxisMap, Rearrange
 
 
 def _slice_shape(site: Site) -> list[int | None]:
-    """The result's size along each axis; None where it is known only at run time."""
+    """Return the result's size along each axis; None where it is known only at run time."""
     begin, size = site.constant(1), site.constant(2)
     starts = [None] * len(site.input(0).shape) if begin is None else numbers(site, 1)
     wanted = [None] * len(starts) if size is None else numbers(site, 2)
@@ -61,7 +61,7 @@ def _slice_checks(site: Site, emit: Emitter) -> Iterator[Check]:
     checks=_slice_checks,
 )
 def slice_(site: Site, emit: Emitter) -> Tensor:
-    """A block of the input, whose begin may be computed."""
+    """Return a block of the input, whose begin may be computed."""
     x, begin = site.input(0), site.input(1)
     shape = tuple(s for s in _slice_shape(site) if s is not None)
     if begin.is_constant:
@@ -102,7 +102,7 @@ def has_mask(site: Site, name: str, entry: int) -> bool:
 
 
 def sliced_axes(site: Site) -> tuple[list[SlicedAxis], int]:
-    """The masks of TensorFlow's strided slice (tensorflow.org/api_docs/python/tf/strided_slice) expanded.
+    """Return the masks of TensorFlow's strided slice (tensorflow.org/api_docs/python/tf/strided_slice) expanded.
 
     Returns the axes of the input, and the rank of the result, which counts new axes too.
     """
@@ -160,7 +160,7 @@ def _axes_around_ellipses(site: Site) -> tuple[list[SlicedAxis], int]:
 
 
 def _range(site: Site, of: SlicedAxis) -> _Range | None:
-    """The range that is taken of an input axis; None if its extent is known only at run time."""
+    """Return the range that is taken of an input axis; None if its extent is known only at run time."""
     if of.entry is None:
         return _Range(0, 1, of.size)
     begin, end, strides = (None if site.constant(i) is None else numbers(site, i)[of.entry] for i in (1, 2, 3))

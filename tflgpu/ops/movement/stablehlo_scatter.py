@@ -42,7 +42,7 @@ LOGICAL: dict[str, Joining] = {
 
 
 def _joining(site: Site) -> Joining | None:
-    """What the update computation does; None if it is no single operator of those."""
+    """Return what the update computation does; None if it is no single operator of those."""
     body: Subgraph = site.called[0]
     if len(body.inputs) != 2 or len(body.outputs) != 1:
         return None
@@ -75,7 +75,7 @@ class _Axis:
 
 
 def _axes(site: Site) -> list[_Axis] | None:
-    """The axes of the operand; None if the dimension numbers do not fit the inputs."""
+    """Return the axes of the operand; None if the dimension numbers do not fit the inputs."""
     shape, indices, updates = (site.input(i).shape for i in range(3))
     windows, inserted, mapped = (
         tuple(site.options.get(name, ()))
@@ -204,7 +204,7 @@ def _places(site: Site, emit: Emitter, axes: dict[int, _Axis], strides: dict[int
 
 
 def _coordinates(axis: _Axis, units: list[int], shape: Shape) -> NDArray[np.int32]:
-    """The coordinate of each unit in its window along an axis of the operand."""
+    """Return the coordinate of each unit in its window along an axis of the operand."""
     if axis.window is None:
         return np.zeros(shape, np.int32)
     sizes = [-1 if i == axis.window else 1 for i in units]
@@ -212,7 +212,7 @@ def _coordinates(axis: _Axis, units: list[int], shape: Shape) -> NDArray[np.int3
 
 
 def _columns(emit: Emitter, indices: Tensor, vector: int, shape: Shape) -> list[Tensor]:
-    """The components of the indices, int32, each of ``shape``."""
+    """Return the components of the indices, int32, each of ``shape``."""
     indices = short(emit, indices)
     if vector == len(indices.shape):
         return [reshape_node(emit, indices, shape)]

@@ -43,7 +43,8 @@ def whole(size: int) -> Strided:
 
 
 def rearranged(view: Strided, shape: Shape, attributes: Rearrange, result: Shape) -> Strided | None:
-    """A rearrangement to ``result`` of what ``view`` makes a tensor of ``shape``; None if strides cannot tell it."""
+    """Return a rearrangement to ``result`` of what ``view`` makes a tensor of ``shape``; None if strides cannot tell
+    it."""
     axes = axes_of(view, shape)
     if axes is None or attributes.fill is not None:
         return None
@@ -79,14 +80,14 @@ def composed(first: Strided, second: Strided) -> Strided | None:
 
 
 def broadcast(shape: Shape, result: Shape) -> Strided:
-    """A tensor of ``shape`` as one of ``result``, to which it broadcasts."""
+    """Return a tensor of ``shape`` as one of ``result``, to which it broadcasts."""
     own = (1,) * (len(result) - len(shape)) + tuple(shape)
     strides = [prod(own[i + 1 :]) if n > 1 else 0 for i, n in enumerate(own)]
     return Strided(_joined([Factor(n, stride) for n, stride in zip(result, strides, strict=True)]))
 
 
 def inverse(strided: Strided) -> Strided | None:
-    """What moves all elements back; None if some are left out."""
+    """Return what moves all elements back; None if some are left out."""
     order = _by_stride(strided)
     if order is None:
         return None
@@ -95,7 +96,7 @@ def inverse(strided: Strided) -> Strided | None:
 
 
 def _by_stride(strided: Strided) -> list[Factor] | None:
-    """The factors as digits of the input's index; None if some input element is left out, or taken twice."""
+    """Return the factors as digits of the input's index; None if some input element is left out, or taken twice."""
     order = sorted(strided.factors, key=lambda f: -f.stride)
     places = [prod(f.extent for f in order[i + 1 :]) for i in range(len(order))]
     return order if strided.start == 0 and [f.stride for f in order] == places else None
@@ -114,7 +115,7 @@ def _joined(factors: Sequence[Factor]) -> tuple[Factor, ...]:
 
 
 def axes_of(strided: Strided, shape: Shape) -> list[tuple[Factor, ...]] | None:
-    """The factors of each axis of a result of ``shape``; None if one has part of a factor that is no digit."""
+    """Return the factors of each axis of a result of ``shape``; None if one has part of a factor that is no digit."""
     rest, axes = list(strided.factors), list[tuple[Factor, ...]]()
     for size in reversed(shape):
         taken: list[Factor] = []
@@ -134,7 +135,7 @@ def axes_of(strided: Strided, shape: Shape) -> list[tuple[Factor, ...]] | None:
 
 
 def evaluate(attributes: Strided, x: Array, shape: Shape) -> Array:
-    """The result of a ``strided`` node of ``shape``, in numpy."""
+    """Return the result of a ``strided`` node of ``shape``, in numpy."""
     index = np.full(1, attributes.start)
     for f in attributes.factors:
         index = (index[:, None] + np.arange(f.extent) * f.stride).reshape(-1)

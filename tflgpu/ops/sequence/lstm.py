@@ -52,7 +52,7 @@ def _sequence_reasons(site: Site) -> Iterator[str]:
 
 @declare("UNIDIRECTIONAL_SEQUENCE_LSTM", versions=4, inputs=(1, 24), empty=False, reasons=_sequence_reasons)
 def unidirectional_sequence_lstm(site: Site, emit: Emitter) -> Tensor:
-    """A long short-term memory over a sequence."""
+    """Return a long short-term memory over a sequence."""
     x = site.input(0)
     result, attributes = _emit_full(site, emit, x, time_axis=0 if site.options.get("time_major") else 1)
     every = Rearrange((AxisMap(0), AxisMap(1), AxisMap(2)))
@@ -66,7 +66,7 @@ def _lstm_reasons(site: Site) -> Iterator[str]:
 
 @declare("LSTM", versions=5, inputs=(1, 24), empty=False, reasons=_lstm_reasons)
 def lstm(site: Site, emit: Emitter) -> Tensor | tuple[Tensor, ...]:
-    """A single time. The basic kernel has five inputs, and returns its state instead of keeping it."""
+    """Return a single time. The basic kernel has five inputs, and returns its state instead of keeping it."""
     if site.options.get("kernel_type") == BASIC:
         return _emit_basic(site, emit)
     batch, depth = site.input(0).shape
@@ -76,12 +76,12 @@ def lstm(site: Site, emit: Emitter) -> Tensor | tuple[Tensor, ...]:
 
 
 def _gates(site: Site) -> tuple[int, ...]:
-    """The gates that have weights of their own."""
+    """Return the gates that have weights of their own."""
     return (0, 1, 2, 3) if site.optional(WEIGHTS) is not None else (1, 2, 3)
 
 
 def _sizes(site: Site) -> tuple[int, int, int]:
-    """Inputs, cells, outputs."""
+    """Return inputs, cells, outputs."""
     cells, inputs = site.input(WEIGHTS + 1).shape
     return inputs, cells, site.input(RECURRENT + 1).shape[-1]
 
@@ -119,7 +119,8 @@ def _full_reasons(site: Site, rank: int) -> Iterator[str]:
 
 
 def _constant_shapes(site: Site) -> dict[int, Shape]:
-    """The expected shape of each constant input that may be present. Recurrent weights of one axis are a diagonal."""
+    """Return the expected shape of each constant input that may be present. Recurrent weights of one axis are a
+    diagonal."""
     (inputs, cells, outputs), gates = _sizes(site), _gates(site)
     recurrent = (cells,) if len(site.input(RECURRENT + 1).shape) == 1 else (cells, outputs)
     shapes: dict[int, Shape] = {PROJECTION: (outputs, cells), PROJECTION_BIAS: (outputs,)}
@@ -154,7 +155,7 @@ def _memory_reasons(gates: int, cells: int, outputs: int) -> Iterator[str]:
 
 
 def _basic_reasons(site: Site) -> Iterator[str]:
-    """Inputs: x, activation, weights [4 * cells, inputs + cells], bias, state."""
+    """Yield the reasons. Inputs: x, activation, weights [4 * cells, inputs + cells], bias, state."""
     if len(site.inputs) != 5 or any(t is None for t in site.inputs):
         yield f"it has {len(site.inputs)} inputs where 5 are expected"
         return
@@ -195,7 +196,7 @@ def _full_weights(site: Site) -> _Weights:
 
 
 def _emit_full(site: Site, emit: Emitter, x: Tensor, time_axis: int) -> tuple[Tensor, Lstm]:
-    """The node for ``x`` [batch, time, inputs], or [time, batch, inputs]; its last values become the state."""
+    """Return the node for ``x`` [batch, time, inputs], or [time, batch, inputs]; its last values become the state."""
     weights = _full_weights(site)
     gates, cells, outputs = weights.recurrent.shape
     attributes = Lstm(
@@ -220,12 +221,12 @@ def _emit_full(site: Site, emit: Emitter, x: Tensor, time_axis: int) -> tuple[Te
 
 
 def _rounding(grid: Grid | None) -> tuple[float, ...]:
-    """What integer kernels do to a state at each time."""
+    """Return what integer kernels do to a state at each time."""
     return () if grid is None else fake_quantize_op(grid).parameters
 
 
 def _emit_basic(site: Site, emit: Emitter) -> tuple[Tensor, ...]:
-    """The outputs: activation, state, x and old activation concatenated, and their product with the weights."""
+    """Return the outputs: activation, state, x and old activation concatenated, and their product with the weights."""
     x, hidden, weights, bias, cell = (site.input(i) for i in range(5))
     (batch, inputs), cells = x.shape, hidden.shape[1]
     order = [0, 2, 1, 3]  # the file's gates are input, cell, forget, output

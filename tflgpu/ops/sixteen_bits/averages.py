@@ -17,7 +17,7 @@ from tflgpu.ops.sixteen_bits.rules import BITS, Steps, fixed_point, is_symmetric
 
 @rule("MEAN")
 def mean(site: Site, emit: Emitter) -> Tensor | None:
-    """The sum of the steps, by a multiplier that LiteRT divides by their number."""
+    """Return the sum of the steps, by a multiplier that LiteRT divides by their number."""
     x, grid, result, axes = site.input(0), site.input_grids[0], judged(site.output_grids[0]), reduction_axes(site)
     if grid is None or not is_symmetric(grid) or not is_symmetric(result) or axes is None or x.size == 0:
         return None
@@ -37,7 +37,7 @@ def mean(site: Site, emit: Emitter) -> Tensor | None:
 
 @rule("AVERAGE_POOL_2D")
 def average_pool(site: Site, emit: Emitter) -> Tensor | None:
-    """The average of whole steps, whose halves are rounded away from zero."""
+    """Return the average of whole steps, whose halves are rounded away from zero."""
     x, grid, result = site.input(0), site.input_grids[0], judged(site.output_grids[0])
     if grid != result or not is_symmetric(grid):
         return None

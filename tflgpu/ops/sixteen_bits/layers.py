@@ -35,7 +35,7 @@ LAYERS: dict[str, Emit] = {
 
 
 def _bytes(emit: Emitter, x: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
-    """The higher and the lower byte of the steps of an activation or a constant, as floats."""
+    """Return the higher and the lower byte of the steps of an activation or a constant, as floats."""
     steps = EpilogueOp("steps", (Value(0),), (grid.scale,))
     high, low = (
         emit.node("map", [x], x.shape, None, (steps, EpilogueOp(part, (Value(1),))))
@@ -50,7 +50,8 @@ def _whole(weights: Tensor) -> Array:
 
 
 def _short_multipliers(real: Array) -> tuple[Array, Array] | None:
-    """The multipliers of 15 bits of 64-bit sums, and the bits by which a product is shifted; None beyond LiteRT's."""
+    """Return the multipliers of 15 bits of 64-bit sums, and the bits by which a product is shifted; None beyond
+    LiteRT's."""
     multiplier, exponent = fixed_point(real)
     bits = SHORT_BITS - exponent
     if bits.min() < 1 or bits.max() > SHORT_BITS + BITS:
@@ -59,7 +60,7 @@ def _short_multipliers(real: Array) -> tuple[Array, Array] | None:
 
 
 def _multipliers(code: str, real: Array) -> list[tuple[str, tuple[Array, ...]]]:
-    """The functions that bring sums to the grid of the result, and their operands for each channel."""
+    """Return the functions that bring sums to the grid of the result, and their operands for each channel."""
     if code == "FULLY_CONNECTED":  # whose kernels make 32 bits of the sums first
         multiplier, exponent = fixed_point(real)
         longest = multiplier << np.maximum(exponent, 0), np.full(real.shape, BITS, np.int64)
@@ -70,7 +71,7 @@ def _multipliers(code: str, real: Array) -> list[tuple[str, tuple[Array, ...]]]:
 
 @rule(*LAYERS)
 def layer(site: Site, emit: Emitter) -> Tensor | None:
-    """A layer of constant weights of 8 bits, whose scales may be those of channels."""
+    """Return a layer of constant weights of 8 bits, whose scales may be those of channels."""
     image, place, bias_place, axis = OPERANDS[site.code]
     weights, bias = site.input(place), site.optional(bias_place)
     grid, result = site.input_grids[image], judged(site.output_grids[0])
@@ -108,7 +109,7 @@ def layer(site: Site, emit: Emitter) -> Tensor | None:
 
 
 def _bare(site: Site, inputs: dict[int, Tensor | None]) -> Site:
-    """The operator with other inputs, and without an activation."""
+    """Return the operator with other inputs, and without an activation."""
     changed = tuple(inputs.get(i, tensor) for i, tensor in enumerate(site.inputs))
     return replace(site, inputs=changed, options={**site.options, "fused_activation_function": 0})
 

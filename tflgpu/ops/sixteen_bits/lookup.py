@@ -55,7 +55,7 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {"EXP": np.exp, "LOG": _log, "R
 
 @rule(*FUNCTIONS)
 def interpolated(site: Site, emit: Emitter) -> Tensor | None:
-    """A function of which LiteRT makes a table of segments."""
+    """Return a function of which LiteRT makes a table of segments."""
     grid, result = site.input_grids[0], judged(site.output_grids[0])
     if grid is None or grid.dtype != "int16":
         return None
@@ -100,14 +100,14 @@ def _sigmoids() -> Array:
 
 
 def _looked_up(site: Site, emit: Emitter, grid: Grid, result: Grid, values: Array) -> Tensor:
-    """The node, for the integers that ``values`` has for each one of the input."""
+    """Return the node, for the integers that ``values`` has for each one of the input."""
     x, entries = site.input(0), emit.constant(values.astype(np.int16))
     attributes = Lookup(grid.scale, float(INTEGERS[0] - grid.zero))
     return emit.node("lookup", [x, entries], x.shape, attributes, (dequantize_op(result),))
 
 
 def table(grid: Grid, result: Grid, function: Callable[[Array], Array]) -> Array:
-    """The integers at the ends of the segments, [513], as LiteRT's LUTPopulate makes them.
+    """Return the integers at the ends of the segments, [513], as LiteRT's LUTPopulate makes them.
 
     Each is moved by half of the error in the middle of the segment after it.
     """
@@ -126,7 +126,7 @@ def table(grid: Grid, result: Grid, function: Callable[[Array], Array]) -> Array
 
 
 def read(entries: Array, integers: Array) -> Array:
-    """What LiteRT's LUTLookup finds in a table of segments for each of some integers."""
+    """Return what LiteRT's LUTLookup finds in a table of segments for each of some integers."""
     place = integers + (1 << 15)
     start, end = entries[place >> 7], entries[(place >> 7) + 1]
     return np.asarray(start + ((end - start) * (place & 127) + 64 >> 7))

@@ -17,7 +17,7 @@ SUM_BITS = 15  # by which the terms of a sum are shifted to the left before they
 def _binary(
     site: Site, emit: Emitter, combined: Callable[[Steps, tuple[Operand, Operand], tuple[Grid, Grid], Grid], Value]
 ) -> Tensor | None:
-    """A map node of two operands of 16 bits that broadcast."""
+    """Return a map node of two operands of 16 bits that broadcast."""
     first, second = site.input_grids
     if first is None or second is None or {first.dtype, second.dtype} != {"int16"}:
         return None
@@ -57,7 +57,7 @@ def _are_powers_of_two(site: Site) -> bool:
 
 @rule("MUL")
 def product(site: Site, emit: Emitter) -> Tensor | None:
-    """The product of the steps, by a multiplier that LiteRT computes in float."""
+    """Return the product of the steps, by a multiplier that LiteRT computes in float."""
 
     def combined(steps: Steps, operands: tuple[Operand, Operand], grids: tuple[Grid, Grid], result: Grid) -> Value:
         factors = tuple(steps.of(operand, grid) for operand, grid in zip(operands, grids, strict=True))
@@ -69,7 +69,7 @@ def product(site: Site, emit: Emitter) -> Tensor | None:
 
 @rule("RELU", "RELU6", "RELU_N1_TO_1", "QUANTIZE")
 def rescaled(site: Site, emit: Emitter) -> Tensor | None:
-    """The steps of one grid as those of another."""
+    """Return the steps of one grid as those of another."""
     grid, result = site.input_grids[0], judged(site.output_grids[0])
     if grid is None or grid.dtype != "int16":
         return None
@@ -80,7 +80,7 @@ def rescaled(site: Site, emit: Emitter) -> Tensor | None:
 
 @rule("LEAKY_RELU")
 def leaky_relu(site: Site, emit: Emitter) -> Tensor | None:
-    """Steps above and below 0 have multipliers of their own."""
+    """Return steps above and below 0 have multipliers of their own."""
     grid, result = site.input_grids[0], judged(site.output_grids[0])
     alpha = float(site.options.get("alpha", 0.0))
     if grid is None or grid.dtype != "int16" or alpha < 0:

@@ -33,7 +33,8 @@ def rule(*codes: str) -> Callable[[Rule], Rule]:
 
 
 def rule_for(site: Site, missing_types: Collection[str]) -> Rule | None:
-    """The rule of an operator of 16-bit grids, if there is one, and the device has the integers that it needs."""
+    """Return the rule of an operator of 16-bit grids, if there is one, and the device has the integers that it
+    needs."""
     grids = [site.input_grids[0], *site.output_grids]
     is_whole = len(site.output_grids) == 1 and all(grid is not None and grid.dtype == "int16" for grid in grids[1:])
     is_known = site.options.get("fused_activation_function", 0) in ACTIVATION_LIMITS
@@ -80,14 +81,14 @@ class Steps:
         return self.op("rounding_shift", (value,), -exponent) if exponent < 0 else value
 
     def stored(self, value: Value, grid: Grid, activation: int) -> tuple[EpilogueOp, ...]:
-        """The epilogue that ends with the float of steps, within the limits of the grid and of an activation."""
+        """Return the epilogue that ends with the float of steps, within the limits of the grid and of an activation."""
         bounded = self.op("clamp", (value,), *(int(n) for n in self.limits(grid, activation)))
         self.op("dequantize", (bounded,), grid.scale, 0.0)
         return tuple(self.ops)
 
     @staticmethod
     def limits(grid: Grid, activation: int) -> tuple[float, float]:
-        """The least and the greatest number of steps from the zero point."""
+        """Return the least and the greatest number of steps from the zero point."""
         low, high = (limit - grid.zero for limit in grid.limits)
         for limit in ACTIVATION_LIMITS[activation]:
             if np.isfinite(limit):

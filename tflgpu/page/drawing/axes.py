@@ -51,7 +51,7 @@ class LogScale:
     end: float
 
     def __call__(self, number: float) -> float:
-        """The place of a number on the axis, in pixels."""
+        """Return the place of a number on the axis, in pixels."""
         part = (log10(number) - log10(self.low)) / (log10(self.high) - log10(self.low))
         return self.begin + (self.end - self.begin) * part
 
@@ -86,7 +86,7 @@ def size(count: float) -> str:
 
 
 def size_unit(count: float) -> tuple[float, str]:
-    """The decimal unit for a number of bytes, with its size."""
+    """Return the decimal unit for a number of bytes, with its size."""
     return next((pair for pair in UNITS if count >= 0.9995 * pair[0]), UNITS[-1])
 
 
@@ -103,7 +103,7 @@ def rate(giga: float, unit: str) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """A part in percent, with a digit after the point where it is small."""
+    """Return a part in percent, with a digit after the point where it is small."""
     percent = 100 * part / whole if whole else 0.0
     if 0 < percent < 0.05:
         return "<0.1%"
@@ -111,5 +111,5 @@ def share(part: float, whole: float) -> str:
 
 
 def dimensions(shape: tuple[int, ...]) -> str:
-    """The sizes with the sign of multiplication between them."""
+    """Return the sizes with the sign of multiplication between them."""
     return "\u00d7".join(map(str, shape)) or "scalar"

@@ -96,7 +96,7 @@ def sources_of(piece: Piece) -> dict[int, list[int]]:
 
 
 def draw_graph(piece: Piece, inputs: str, outputs: str) -> GraphDrawing:
-    """inputs, outputs: what to call what comes from outside of the piece, and what leaves it."""
+    """Return inputs, outputs: what to call what comes from outside of the piece, and what leaves it."""
     sources = sources_of(piece)
     end = len(piece.kernels) + 1
     reduced = transitive_reduction(sources)
@@ -162,7 +162,7 @@ def _center(corner: Point, box: Box, down: float) -> Point:
 
 
 def _path(points: Sequence[Point]) -> str:
-    """A line that is vertical, but for bends above the layers that it comes to: there are no boxes."""
+    """Return a line that is vertical, but for bends above the layers that it comes to: there are no boxes."""
     x, y = points[0]
     path = [f"M{x:.1f} {y:.1f}"]
     for next_x, next_y in points[1:]:
@@ -176,7 +176,7 @@ def _path(points: Sequence[Point]) -> str:
 
 
 def _label(kernel: KernelFacts, characters: int) -> str:
-    """The operator type that its time counts for, and how many other operators were fused with it."""
+    """Return the operator type that its time counts for, and how many other operators were fused with it."""
     more = f" +{len(kernel.operators) - 1}" if len(kernel.operators) > 1 else ""
     room = characters - len(more)
     return (kernel.group if len(kernel.group) <= room else kernel.group[: room - 1] + "…") + more

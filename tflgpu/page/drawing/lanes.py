@@ -44,7 +44,7 @@ class LanesDrawing:
 
 
 def draw_lanes(sources: Mapping[int, Sequence[int]]) -> LanesDrawing:
-    """sources: where the data of each line come from, as :func:`sources_of` gives them."""
+    """Draw lanes. sources: where the data of each line come from, as :func:`sources_of` gives them."""
     lane = _lane_of(sources)
     most = max(lane.values(), default=0)
     pitch = min(LANE, WIDEST / max(1, most))
@@ -56,7 +56,7 @@ def draw_lanes(sources: Mapping[int, Sequence[int]]) -> LanesDrawing:
 
 
 def _lane_of(sources: Mapping[int, Sequence[int]]) -> dict[int, int]:
-    """The first free lane for each, where a value that ends at a line frees its lane for the result."""
+    """Return the first free lane for each, where a value that ends at a line frees its lane for the result."""
     last = {source: place for place, before in sources.items() for source in before}
     lane: dict[int, int] = {}
     taken: dict[int, int] = {}  # lane -> the last line that reads its value

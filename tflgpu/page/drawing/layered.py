@@ -74,7 +74,8 @@ def arrange(boxes: Sequence[Box], edges: Collection[Edge]) -> Arrangement:
 
 
 def layers_of(count: int, edges: Collection[Edge]) -> list[int]:
-    """The layer of each box: one below all that it depends on. What depends on nothing is just above what needs it."""
+    """Return the layer of each box: one below all that it depends on. What depends on nothing is just above what
+    needs it."""
     layer = [0] * count
     for a, b in sorted(edges):
         layer[b] = max(layer[b], layer[a] + 1)
@@ -116,7 +117,7 @@ def _centers(
 
 
 def _kept_apart(wanted: Sequence[float], apart: Sequence[float]) -> list[float]:
-    """The numbers nearest to ``wanted``, by the sum of squares, of which each is ``apart`` from the next one.
+    """Return the numbers nearest to ``wanted``, by the sum of squares, of which each is ``apart`` from the next one.
 
     Without the distances they have to ascend, which pooling adjacent violators gives.
     """

@@ -65,7 +65,8 @@ ORDER: Sequence[DevicePass | Phase] = (
 
 
 def passes_for(target: Target | None = None) -> dict[str, DevicePass]:
-    """The passes for a device, in order, by the names that `tflgpu show --after` takes; without a device, all."""
+    """Return the passes for a device, in order, by the names that `tflgpu show --after` takes; without a device,
+    all."""
     passes = list[DevicePass]()
     for each in ORDER:
         passes += [each] if isinstance(each, DevicePass) else _registered(each, target)
@@ -84,7 +85,7 @@ def planned(planning: Planning, *, fuse: bool = True) -> Planning:
 
 
 def planning_steps(planning: Planning, *, fuse: bool = True) -> Iterator[tuple[str, Planning]]:
-    """The planning after each pass that concerns its device, by the pass's name. It is verified after each."""
+    """Yield the planning after each pass that concerns its device, by the pass's name. It is verified after each."""
     for name, each in passes_for(planning.target).items():
         if fuse or not each.fuses:
             with internal_faults(f"running the pass {name}"):

@@ -43,7 +43,7 @@ def store_on_grids(planning: Planning) -> Planning:
 
 
 def _rounded_once(graph: Graph) -> tuple[Graph, dict[TensorId, Grid]]:
-    """The graph without roundings that change nothing, and the grids that the values of tensors are on."""
+    """Return the graph without roundings that change nothing, and the grids that the values of tensors are on."""
     grids: dict[TensorId, Grid] = {}
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -60,7 +60,7 @@ def _rounded_once(graph: Graph) -> tuple[Graph, dict[TensorId, Grid]]:
 
 
 def _rounding(graph: Graph, node: Node) -> Grid | None:
-    """The grid of 8-bit integers that the last op of an epilogue rounds to.
+    """Return the grid of 8-bit integers that the last op of an epilogue rounds to.
 
     The limits tell the type of the integers: passes make tensors of which the file knows nothing.
     """
@@ -90,13 +90,14 @@ def _is_of_integers(graph: Graph, node: Node, op: EpilogueOp) -> bool:
 
 
 def _grid(scale: float, zero: float) -> Grid | None:
-    """The grid with these numbers, if it has a zero, and single precision all that it stands for."""
+    """Return the grid with these numbers, if it has a zero, and single precision all that it stands for."""
     finite = np.finfo(np.float32).tiny <= scale <= np.finfo(np.float32).max / INTEGERS
     return Grid(scale, int(zero)) if finite and zero in range(INTEGERS) else None
 
 
 def _moved(graph: Graph, grids: Mapping[TensorId, Grid], node: Node) -> Grid | None:
-    """The grid of all elements that a node moves; None if it computes others, or moves those of several grids."""
+    """Return the grid of all elements that a node moves; None if it computes others, or moves those of several
+    grids."""
     attributes = node.attributes
     if isinstance(attributes, Reduce | Pool):
         moves = attributes.function in ("max", "min", "maximum")
@@ -108,7 +109,7 @@ def _moved(graph: Graph, grids: Mapping[TensorId, Grid], node: Node) -> Grid | N
 
 
 def _read_as_floats(planning: Planning, root: Mapping[TensorId, TensorId]) -> set[TensorId]:
-    """The roots of what a kernel reads that takes no integers for floats."""
+    """Return the roots of what a kernel reads that takes no integers for floats."""
     found: set[TensorId] = set()
     for node in planning.graph.nodes:
         if node.is_view:

@@ -49,7 +49,8 @@ def slice_places(graph: Graph, storage: Mapping[TensorId, Storage]) -> dict[Tens
 
 
 def _offset(graph: Graph, storage: Mapping[TensorId, Storage], node: Node) -> int | None:
-    """The byte at which the elements of a node's result begin in its input; None if it is no slice, or has gaps."""
+    """Return the byte at which the elements of a node's result begin in its input; None if it is no slice, or has
+    gaps."""
     source, output = storage[node.inputs[0]], storage[node.output]
     if node.epilogue or source.linear or output.linear or source.form != output.form or not graph[node.output].size:
         return None
@@ -65,7 +66,7 @@ def _offset(graph: Graph, storage: Mapping[TensorId, Storage], node: Node) -> in
 
 
 def _first_of_rows(attributes: Strided, source: Geometry, output: Geometry) -> int | None:
-    """The first vec4 of elements that follow each other in row-major order, if both tensors lie so in memory."""
+    """Return the first vec4 of elements that follow each other in row-major order, if both tensors lie so in memory."""
     size, start = prod(output.shape), attributes.start
     are_rows = all(g.plane == 1 and g.channels % LANES == 0 for g in (source, output))
     follows = attributes.factors in ((Factor(size, 1),), () if size == 1 else None)
@@ -73,7 +74,7 @@ def _first_of_rows(attributes: Strided, source: Geometry, output: Geometry) -> i
 
 
 def _first_of_slice(attributes: Rearrange, source: Geometry, output: Geometry) -> int | None:
-    """The first vec4 of a slice along one axis, if those outside of it have size 1."""
+    """Return the first vec4 of a slice along one axis, if those outside of it have size 1."""
     old, new = source.shape, output.shape
     moved = [i for i, m in enumerate(attributes.axes) if m != AxisMap(i) or i >= len(new) or old[i] != new[i]]
     if len(old) != len(new) or len(moved) != 1 or attributes.fill is not None:

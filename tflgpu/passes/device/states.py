@@ -12,7 +12,7 @@ from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
 
 
 def shorten_states(planning: Planning) -> Planning:
-    """With fewer kernels for states, and with fewer of them that cannot be written in place."""
+    """Need fewer kernels for states, and have fewer states that cannot be written in place."""
     return replace(planning, graph=_writing_late(_without_copies(planning.graph)))
 
 
@@ -36,7 +36,7 @@ def _without_copies(graph: Graph) -> Graph:
 
 
 def _writing_late(graph: Graph) -> Graph:
-    """With next values that no node needs after all that reads the last ones: a counter counts at the end."""
+    """Move next values that no node needs after all that reads the last ones: a counter counts at the end."""
     read_of = {s.written: s.read for s in graph.states if s.written not in graph.consumers}
     late = [node for node in graph.nodes if node.output in read_of]
     rest = [node for node in graph.nodes if node.output not in read_of]
@@ -53,7 +53,7 @@ def _writing_late(graph: Graph) -> Graph:
 
 
 def overwrite_states(planning: Planning) -> Planning:
-    """With an ``overwrite`` node for each gather that only puts new elements into a state's last value.
+    """Put an ``overwrite`` node for each gather that only puts new elements into a state's last value.
 
     Its kernel touches no others, so that its output has to lie where the last value does.
     """
@@ -83,7 +83,7 @@ def _moves_vec4s(positions: Sequence[Position], new: Shape, whole: Shape) -> boo
 
 
 def _without_input(position: Position, number: int) -> Position:
-    """The same position in a node that lacks one of the inputs."""
+    """Return the same position in a node that lacks one of the inputs."""
     terms = (replace(t, input=t.input - (t.input > number)) if isinstance(t, Lookup) else t for t in position.terms)
     return replace(position, terms=tuple(terms))
 

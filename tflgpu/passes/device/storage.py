@@ -18,7 +18,7 @@ CHOOSE_A_PLACE = frozenset(("arg_extreme", "buckets", "pool_index", "suppress", 
 
 
 def assign_storage(planning: Planning) -> Planning:
-    """With the storage of every activation; conversions are in place.
+    """Assign the storage of every activation; conversions are in place.
 
     In half precision these stay float: graph inputs and outputs, copies of inputs, what outputs have elements of,
     tensors in which a node looks for a place (:data:`CHOOSE_A_PLACE`), and tensors that the graph marks as precise. The
@@ -54,7 +54,7 @@ def _with_states(
 
 
 def _exact_outputs(graph: Graph, root: Mapping[TensorId, TensorId]) -> set[TensorId]:
-    """The roots of outputs that are better stored element by element, although both orders are the same bytes.
+    """Return the roots of outputs that are better stored element by element, although both orders are the same bytes.
 
     In PHWC4 lanes follow the last element, so that a caller's memory could not be the kernel's. No other kernel reads
     these outputs.

@@ -36,7 +36,8 @@ def keep_whole_numbers(planning: Planning) -> Planning:
 
 
 def _factor_of(scale: Array) -> Array:
-    """The number from 1 to 2 that makes a scale of a power of two; 1 if half precision cannot hold its multiples."""
+    """Return the number from 1 to 2 that makes a scale of a power of two; 1 if half precision cannot hold its
+    multiples."""
     fraction, exponent = np.frexp(scale)
     return np.where((scale > 0) & (exponent > LEAST_EXPONENT) & (exponent <= GREATEST_EXPONENT + 1), 2 * fraction, 1.0)
 
@@ -55,7 +56,7 @@ class _WholeNumbers:
         return self._graph.with_nodes(nodes, [*self._scaled, *self._constants])
 
     def _divided(self, node: Node) -> Node:
-        """The node, which stores its result without the factor of its scale, if that can be."""
+        """Return the node, which stores its result without the factor of its scale, if that can be."""
         if not node.epilogue or node.epilogue[-1].function not in ROUNDING or not self._is_for_sums(node.output):
             return node
         last = node.epilogue[-1]
@@ -83,7 +84,8 @@ class _WholeNumbers:
         return output_channel_axis(node) is not None and not precise
 
     def _multiplied(self, node: Node) -> Node:
-        """The node, which multiplies its sum by the factors of its image and its weights, if it is a convolution."""
+        """Return the node, which multiplies its sum by the factors of its image and its weights, if it is a
+        convolution."""
         if not self._sums(node):
             return node
         weights, scale, factor = self._without_factor(node)

@@ -1,4 +1,4 @@
-"""What storing a tensor in half would do to the outputs, as a multiple of what it does to the tensor itself.
+"""Effect on the outputs of storing a tensor in half, as a multiple of the effect on the tensor itself.
 
 From the outputs back to the inputs, each node says how much an error of what it reads is multiplied on its way to a
 result that must not change. What an operand of elementwise functions does is measured: on samples of the ranges of all
@@ -109,7 +109,7 @@ class Amplifications:
 
 
 def _exact_values(graph: Graph, node: Node) -> list[tuple[int | Input, float]]:
-    """The operands of which any rounding changes an index, a branch or a whole number."""
+    """Return the operands of which any rounding changes an index, a branch or a whole number."""
     found: list[tuple[int | Input, float]] = []
     types = value_types(graph, node) if node.epilogue else []
     for op in node.epilogue:
@@ -164,7 +164,7 @@ class _Chain:
         self._values = self._evaluated({})
 
     def leaves(self, place: int | Input) -> list[Operand]:
-        """What a value is computed from: the kernel's result, and inputs that may be stored in half."""
+        """Return what a value is computed from: the kernel's result, and inputs that may be stored in half."""
         ahead: list[Operand] = [Value(place) if isinstance(place, int) else place]
         found: dict[Operand, None] = {}
         while ahead:
@@ -190,7 +190,7 @@ class _Chain:
         return self._error(place, leaf, np.where(np.abs(numbers) < LEAST, 0.0, numbers)) > SMALL
 
     def _error(self, place: int | Input, leaf: Operand, numbers: Array) -> float:
-        """The largest error of a value, with other numbers for a leaf, beside the largest one."""
+        """Return the largest error of a value, with other numbers for a leaf, beside the largest one."""
         assert isinstance(place, int)
         before = np.asarray(self._values[place], np.float64)
         after = np.asarray(self._evaluated({leaf: numbers})[place], np.float64)

@@ -40,7 +40,8 @@ def keep_precise(graph: Graph) -> Graph:
 
 
 def leaving_tensors(graph: Graph) -> frozenset[TensorId]:
-    """The tensors of which outputs have elements, or means between neighbours: stored in half, these would be rounded,
+    """Return the tensors of which outputs have elements, or means between neighbours: stored in half, these would be
+    rounded,
     and beyond 65504 another number."""
     found = set(graph.outputs)
     for node in reversed(graph.nodes):

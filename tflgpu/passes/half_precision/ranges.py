@@ -46,7 +46,7 @@ def fits(ends: Range) -> bool:
 
 @dataclass(frozen=True)
 class Assumption:
-    """What is taken for granted of numbers of which nothing is known.
+    """Assumptions on numbers of which nothing is known.
 
     unknown: their range. keeps: whether products, quotients and differences of numbers in range are in range, too;
     powers, exponentials and sums of many are not.
@@ -77,18 +77,18 @@ class Ranges:
             self._found[node.output] = self.values(node)[-1]
 
     def computed(self) -> Mapping[TensorId, Range]:
-        """Those of the nodes' results."""
+        """Return the ranges of the nodes' results."""
         return self._found
 
     def of(self, tensor: TensorId) -> Range:
-        """That of a tensor. Constants are in the range of half, too: a mask of -1e9 is no sum."""
+        """Return the range of a tensor. Constants are in the range of half, too: a mask of -1e9 is no sum."""
         data = self._graph.constant(tensor)
         if data is None or not data.size:
             return self._found.get(tensor, self._assumed.unknown)
         return _within((-HALF_MAX, HALF_MAX), (float(data.min()), float(data.max())))
 
     def values(self, node: Node) -> list[Range]:
-        """Those of the values of a node: what its kernel computes, and what each epilogue op makes of that."""
+        """Return the ranges of a node's values: what its kernel computes, and what each epilogue op makes of that."""
         values, types = [self._computed(node)], value_types(self._graph, node)
         for op in node.epilogue:
             operands = tuple(
@@ -103,7 +103,7 @@ class Ranges:
         return values
 
     def _computed(self, node: Node) -> Range:
-        """That of what the node's kernel computes before its epilogue."""
+        """Return the range of what the node's kernel computes before its epilogue."""
         graph, first = self._graph, node.inputs[0]
         match node.attributes:
             case Reduce(function, axes):
@@ -128,7 +128,7 @@ class Ranges:
 
 
 def value_types(graph: Graph, node: Node) -> list[VectorType]:
-    """The types of a node's values, in which they are computed on a device."""
+    """Return the types of a node's values, in which they are computed on a device."""
     is_moved = node.kind in KEEP_RANGE or isinstance(node.attributes, Reduce | CumulativeSum)
     types = [vector_of(graph[node.inputs[0]].dtype) if is_moved or not node.epilogue else "float"]
     for op in node.epilogue:
@@ -144,7 +144,7 @@ def value_types(graph: Graph, node: Node) -> list[VectorType]:
 
 
 def operand_types(graph: Graph, node: Node, op: EpilogueOp, types: Sequence[VectorType]) -> list[VectorType]:
-    """Those of what an epilogue op reads. types: of the values before it."""
+    """Return the ranges of what an epilogue op reads. types: of the values before it."""
     return [
         vector_of(graph[node.inputs[o.index]].dtype) if isinstance(o, Input) else types[o.index] for o in op.operands
     ]
@@ -180,7 +180,7 @@ def _reduced(function: str, count: int, ends: Range) -> Range:
 def _applied(
     function: str, parameters: tuple[float, ...], operands: tuple[Range, ...], is_square: bool, assumed: Assumption
 ) -> Range:
-    """The range of a function, by its results at the ends of its operands' ranges and where functions turn."""
+    """Return the range of a function, by its results at the ends of its operands' ranges and where functions turn."""
     if is_square:
         function, operands = "square", operands[:1]
     points = [sorted({low, high, *(p for p in TURNS if low < p < high)}) for low, high in operands]

@@ -15,7 +15,7 @@ from tflgpu.runtime.opencl.session import Session
 def allocated(
     wanted: DeviceBuffer, session: Session, new_buffer: Callable[[int], cl.Buffer], what: str = "activations"
 ) -> cl.Buffer:
-    """A buffer of constants, or of zeros, because nothing writes the lanes past the last channel of an input.
+    """Return a buffer of constants, or of zeros, because nothing writes the lanes past the last channel of an input.
 
     One that other executables share is there already.
 
@@ -41,7 +41,7 @@ def allocated(
 
 
 def _shared(wanted: DeviceBuffer, number: int, session: Session) -> cl.Buffer:
-    """Raises DeviceError if there is no such buffer: a file of the cache may say anything."""
+    """Raise DeviceError if there is no such buffer: a file of the cache may say anything."""
     shared = session.shared[number : number + 1] if number >= 0 else ()
     if not shared or shared[0].size < wanted.bytes:
         raise DeviceError(f"weights of {wanted.bytes} bytes are to be shared that are not on the device")

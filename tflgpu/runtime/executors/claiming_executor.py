@@ -52,7 +52,8 @@ class ClaimingExecutor(OneKernelExecutor):
         super().__init__(executable, program, session)
 
     def _find_lendable(self) -> dict[int, Binding]:
-        """The inputs and outputs, by binding, that kernels may find in arrays of the host that are large enough."""
+        """Return the inputs and outputs, by binding, that kernels may find in arrays of the host that are large
+        enough."""
         if not has_host_memory(self.session.device.handle):
             return {}
         places = [binding.place for binding in self._bindings]
@@ -129,7 +130,7 @@ class ClaimingExecutor(OneKernelExecutor):
         return ResidentKernel(groups, counters, memory, kernel, resident, queue, resident_queue)
 
     def _bound(self, counters: cl.Buffer, groups: int, places: range | None = None, polls: int = 0) -> cl.Kernel:
-        """The kernel with its arguments.
+        """Return the kernel with its arguments.
 
         Args:
             counters: Those of the kernel.
@@ -156,7 +157,7 @@ class ClaimingExecutor(OneKernelExecutor):
         set_number(self._kernel.kernel, self._kernel.kernel.num_args - 5, np.uint32(polls))
 
     def prepared(self, names: Sequence[str]) -> PreparedRun | None:
-        """The run of a model of little work whose inputs and outputs are copied without the queue."""
+        """Return the run of a model of little work whose inputs and outputs are copied without the queue."""
         transfer, executable = self._transfer, self.executable
         if not isinstance(transfer, SharedTransfer) or executable.states or self._lendable:
             return None
@@ -254,5 +255,5 @@ class ClaimingExecutor(OneKernelExecutor):
 
 
 def _memory_of(array: Array) -> DeviceMemory:
-    """An array of the host as memory for kernels, which take it in place of a buffer."""
+    """Return an array of the host as memory for kernels, which take it in place of a buffer."""
     return DeviceMemory(cast("cl.Buffer", cl.SVM(array)), 0, array.shape, array.dtype)

@@ -74,7 +74,7 @@ class Executor(ABC):
         self.reset_state()
 
     def _allocate(self) -> list[cl.Buffer]:
-        """The executable's buffers. Raises DeviceError if memory runs out."""
+        """Return the executable's buffers. Raises DeviceError if memory runs out."""
         buffers = enumerate(self.executable.buffers)
         return [allocated(buffer, self.session, partial(self._new_buffer, number)) for number, buffer in buffers]
 
@@ -122,7 +122,7 @@ class Executor(ABC):
                 copy(queue, buffer, state.initial)
 
     def buffer(self, number: int) -> cl.Buffer:
-        """The memory of a buffer of the executable."""
+        """Return the memory of a buffer of the executable."""
         return self._buffers[number]
 
     def hold(self, states: Sequence[HeldState]) -> None:
@@ -255,7 +255,7 @@ class Executor(ABC):
         self._offsets[binding] = offset
 
     def _home(self, binding: int) -> Place:
-        """The model's own memory of an input or output."""
+        """Return the model's own memory of an input or output."""
         return self._buffers[self._bindings[binding].buffer], self._bindings[binding].offset
 
     def _copy_in(self, given: Mapping[int, DeviceMemory], ready: Sequence[cl.Event] = ()) -> None:
@@ -264,7 +264,7 @@ class Executor(ABC):
                 self._copy(given[binding].place, self._home(binding), given[binding].bytes, ready)
 
     def _copy_out(self, given: Mapping[int, DeviceMemory]) -> cl.Event | None:
-        """Returns the event of the last copy, if there is any."""
+        """Copy outputs; return the event of the last copy, if there is any."""
         events: tuple[cl.Event, ...] = ()
         for binding in self._copied:
             if binding >= len(self.executable.inputs):
@@ -318,5 +318,5 @@ class Executor(ABC):
         return last
 
     def _new_buffer(self, number: int, size: int) -> cl.Buffer:
-        """A new buffer of ``size`` bytes, which kernels or callers write."""
+        """Return a new buffer of ``size`` bytes, which kernels or callers write."""
         return cl.Buffer(self.session.context, cl.mem_flags.READ_WRITE, size)

@@ -21,7 +21,7 @@ class HeldState:
     """
 
     def __init__(self, form: BoundState, session: Session) -> None:
-        """Raises DeviceError if memory runs out."""
+        """Raise DeviceError if memory runs out."""
         self.form, self._session = form, session
         self.current = self._allocate()
         self._spare: cl.Buffer | None = None

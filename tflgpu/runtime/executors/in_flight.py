@@ -39,7 +39,7 @@ class InFlightRun:
 
 
 class InFlightRuns:
-    """Those of one executor that are not known to be over, in order: ``waiting``.
+    """Runs of one executor that are not known to be over, in order: ``waiting``.
 
     A signal handler may wait for some of them in the middle of any method.
     """
@@ -76,7 +76,7 @@ class InFlightRuns:
             self._wait(waiting[-1])
 
     def _wait(self, last: InFlightRun) -> None:
-        """An error fails all runs in flight: which was the first is not known."""
+        """Wait. An error fails all runs in flight: which was the first is not known."""
         waiting = tuple(self.waiting)
         if last not in waiting:
             return
@@ -100,12 +100,12 @@ class InFlightRuns:
 
 
 class Arrived(Passage):
-    """Of an inference that is over already."""
+    """Ending of an inference that is over already."""
 
     def __init__(self, arrays: list[Array]) -> None:
         super().__init__()
         self._arrays = arrays
 
     def arrays(self) -> list[Array]:
-        """The outputs."""
+        """Return the outputs."""
         return self._arrays

@@ -44,7 +44,7 @@ class LaunchQueue:
 
 
 def silent_launch(session: Session, launch: Launch) -> Callable[[], object]:
-    """What enqueues a launch without an event on a GPU, and with one elsewhere. It raises pyopencl's errors."""
+    """Return what enqueues a launch without an event on a GPU, and with one elsewhere. It raises pyopencl's errors."""
     queue = session.queue
     function = loader_function("clEnqueueNDRangeKernel")
     with_event = partial(cl.enqueue_nd_range_kernel, queue, *launch)

@@ -1,4 +1,4 @@
-"""What executors of one kernel for all launches have in common: its first arguments."""
+"""Parts that executors of one kernel for all launches share: its first arguments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OneKernelExecutor(Executor):
         return argument
 
     def _argument_of(self, number: int) -> int:
-        """The argument that is a buffer which callers hold."""
+        """Return the argument that is a buffer which callers hold."""
         return number
 
     def _follow(self, kernel: cl.Kernel) -> None:

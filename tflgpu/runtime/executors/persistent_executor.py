@@ -121,7 +121,7 @@ class PersistentExecutor(OneKernelExecutor):
             )
 
     def _measure(self) -> list[Interval]:
-        """A wait at a barrier counts as time of the first launch after it."""
+        """Return a wait at a barrier counts as time of the first launch after it."""
         persistent = self._persistent
         if not persistent.clock:
             raise DeviceError(

@@ -68,7 +68,8 @@ class LaunchedKernel:
         return cl.enqueue_nd_range_kernel(self.queue, self.kernel, *self._sizes)
 
     def calls(self) -> tuple[Callable[[], cl.Event], Callable[[cl.Event], object]]:
-        """What :meth:`start` and :meth:`wait` call, without a function of Python in between where there is a way."""
+        """Return what :meth:`start` and :meth:`wait` call, without a function of Python in between where there is a
+        way."""
         if self.spins:
             return self.start, self.wait
         return partial(cl.enqueue_nd_range_kernel, self.queue, self.kernel, *self._sizes), cl.Event.wait

@@ -89,7 +89,8 @@ def build(
     parts: int = 1,
     draft: bool = False,
 ) -> tuple[Program, Binaries]:
-    """The program of ``source`` from one of ``binaries``, or from the cache; else compiled, and without binaries.
+    """Return the program of ``source`` from one of ``binaries``, or from the cache; else compiled, and without
+    binaries.
 
     parts: how many it has that can be compiled at the same time. draft: whether it will be replaced by what
     :func:`keep` makes of it, so that it may be slower.
@@ -113,7 +114,7 @@ def build(
 def build_together(
     wanted: Mapping[str, int], session: Session, cache: Cache | None
 ) -> dict[str, tuple[Program, Binaries]]:
-    """What :func:`build` makes of several sources, compiled at the same time where the device's compiler can.
+    """Return what :func:`build` makes of several sources, compiled at the same time where the device's compiler can.
 
     wanted: the sources, and how many parts each has. Those that cannot be built are left out, and all are where the
     compiler takes one program at a time.
@@ -160,7 +161,8 @@ def makes_drafts(session: Session) -> bool:
 
 
 def keep(program: Program, source: str, session: Session, cache: Cache) -> Binaries:
-    """The binaries of a compiled program, which the cache has from now on; none where parts cannot be made a whole.
+    """Return the binaries of a compiled program, which the cache has from now on; none where parts cannot be made a
+    whole.
 
     To be called once every kernel has run: PoCL compiles each when it is first launched.
     """
@@ -177,7 +179,7 @@ def _key(source: str, session: Session) -> Key:
 
 
 def _loaded(session: Session, binaries: Binaries) -> cl.Program | None:
-    """The program of the first binary that the driver takes."""
+    """Return the program of the first binary that the driver takes."""
     for binary in binaries:
         program = load_program(session.context, binary)
         if program is not None:

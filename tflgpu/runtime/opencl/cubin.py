@@ -45,7 +45,7 @@ class _Cuda:
 
     @contextmanager
     def context(self, device: cl.Device) -> Iterator[None]:
-        """The primary CUDA context of an OpenCL device, current while this is open."""
+        """Open the primary CUDA context of an OpenCL device, current while this is open."""
         place = f"{device.pci_domain_id_nv:04x}:{device.pci_bus_id_nv:02x}:{device.pci_slot_id_nv:02x}.0"
         ordinal, context = c_int(), c_void_p()
         self._call("cuInit", 0)

@@ -60,12 +60,12 @@ class Device(DeviceDescription):
         return DeviceIdentity(self.platform, self.name, self.driver)
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields that are plain data, those of the limits among them."""
+        """Return the fields that are plain data, those of the limits among them."""
         return {"index": self.index} | self.description.as_dict()
 
     @property
     def description(self) -> DeviceDescription:
-        """What planning asks of the device, without the device."""
+        """Description of the device for planning, without the device."""
         return DeviceDescription(**{f.name: getattr(self, f.name) for f in fields(DeviceDescription)})
 
 
@@ -109,7 +109,8 @@ def _type(handle: cl.Device) -> Literal["gpu", "cpu", "accelerator"]:
 
 
 def _preference(platform: cl.Platform, handle: cl.Device) -> tuple[int, int, int, int]:
-    """A key to sort by: devices without a fault that puts them after others first, then by type, platform and size."""
+    """Return a key to sort by: devices without a fault that puts them after others first, then by type, platform and
+    size."""
     kind = _type(handle)
     order = PLATFORM_ORDER.index(platform.name) if platform.name in PLATFORM_ORDER else len(PLATFORM_ORDER)
     place = ("gpu", "cpu", "accelerator").index(kind), order if kind == "cpu" else 0
@@ -143,14 +144,14 @@ def _describe(platform: cl.Platform, handle: cl.Device) -> Device:
 
 
 def _compute_capability(handle: cl.Device) -> tuple[int, int]:
-    """The generation of an NVIDIA device; (0, 0) for any other."""
+    """Return the generation of an NVIDIA device; (0, 0) for any other."""
     if "cl_nv_device_attribute_query" not in handle.extensions.split():
         return (0, 0)
     return handle.compute_capability_major_nv, handle.compute_capability_minor_nv
 
 
 def idle_gpus(found: Sequence[Device]) -> list[str]:
-    """A sentence for each maker of GPUs that this machine has and these devices are not, with what helps."""
+    """Return a sentence for each maker of GPUs that this machine has and these devices are not, with what helps."""
     from tflgpu.driver_advice.hardware import gpus_without_driver  # a start on a GPU does without
 
     missing = gpus_without_driver((device.name, device.platform) for device in found if device.type == "gpu")
@@ -158,21 +159,21 @@ def idle_gpus(found: Sequence[Device]) -> list[str]:
 
 
 def no_device() -> DeviceError:
-    """The error for a machine without any OpenCL device, which says what helps."""
+    """Return the error for a machine without any OpenCL device, which says what helps."""
     gpus = idle_gpus(())
     driver = "" if gpus else ", or the OpenCL driver of your GPU"
     return DeviceError("; ".join(("no OpenCL device was found", _machine().cpu_advice() + driver, *gpus)))
 
 
 def _machine() -> Machine:
-    """The facts for advice about drivers."""
+    """Return the facts for advice about drivers."""
     from tflgpu.driver_advice.missing_drivers import Machine  # most starts do without
 
     return Machine(library_faults, chosen(os.environ))
 
 
 def choose(request: str | int, threads: int | None = None) -> Device:
-    """The device that ``Options.device`` asks for, with the cores that ``Options.threads`` asks for.
+    """Return the device that ``Options.device`` asks for, with the cores that ``Options.threads`` asks for.
 
     Raises DeviceError, listing what there is, if none fits. Gives a DeviceWarning, once, if no CPU was asked for and
     one is taken because a GPU has no driver, and if a CPU cannot be partitioned.
@@ -193,12 +194,12 @@ def choose(request: str | int, threads: int | None = None) -> Device:
 
 
 def with_handle(device: Device, handle: cl.Device) -> Device:
-    """The device as a sub-device of it, with the compute units of that."""
+    """Return the device as a sub-device of it, with the compute units of that."""
     return replace(device, handle=handle, compute_units=handle.max_compute_units)
 
 
 def root_device(handle: cl.Device) -> cl.Device:
-    """The device that a sub-device is a part of; the device itself if it is none."""
+    """Return the device that a sub-device is a part of; the device itself if it is none."""
     with suppress(cl.Error):  # OpenCL 1.1 has no sub-devices
         while (parent := handle.parent_device) is not None:
             handle = parent

@@ -27,7 +27,7 @@ LITTLE_WORK = 1_000_000_000
 
 
 def interruptible(call: Callable[[], T]) -> T:
-    """What ``call`` returns or raises.
+    """Return what ``call`` returns or raises.
 
     Python answers signals in the main thread and between two of its own instructions. So the main thread waits here for
     another one, which makes the call; Ctrl-C raises KeyboardInterrupt at once.
@@ -50,7 +50,7 @@ def _new_answer() -> Future[Any]:
 
 
 def _awaited(call: Callable[[], T], answer: Future[T], note: str) -> T:
-    """What a thread that makes the call answers. note: for the KeyboardInterrupt of a user who interrupts it."""
+    """Return what a thread that makes the call answers. note: for the KeyboardInterrupt of a user who interrupts it."""
     try:
         threading.Thread(target=_answer, args=(call, answer), name="tflgpu-driver").start()
         return answer.result()
@@ -81,7 +81,7 @@ class InterruptibleRuns:
         self._left: Future[Any] | None = None  # the run that was interrupted, which may go on
 
     def make(self, run: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """What ``run`` returns or raises."""
+        """Return what ``run`` returns or raises."""
         begun = perf_counter()
         if not self.are_short and _may_wait():
             answer: Future[T] = _new_answer()

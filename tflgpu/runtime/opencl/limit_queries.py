@@ -1,4 +1,4 @@
-"""What an OpenCL device says of itself -> :class:`tflgpu.target.Limits`."""
+"""An OpenCL device's own words -> :class:`tflgpu.target.Limits`."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def limits_of(handle: cl.Device) -> Limits:
 
 
 def language_of(handle: cl.Device) -> tuple[int, int]:
-    """The version of OpenCL C."""
+    """Return the version of OpenCL C."""
     found = re.search(r"OpenCL C (\d+)\.(\d+)", handle.opencl_c_version)
     return (int(found[1]), int(found[2])) if found else OLDEST_LANGUAGE
 
 
 def language_of_atomics(handle: cl.Device) -> int:
-    """The major version of OpenCL C in which work-groups acquire what others release; 0 if there is none.
+    """Return the major version of OpenCL C in which work-groups acquire what others release; 0 if there is none.
 
     From version 3.0 on a device may leave it out, and reports an older language besides the newest.
     """
@@ -86,7 +86,7 @@ def _registers(handle: cl.Device, extensions: frozenset[str]) -> int:
 
 
 def _vector_width(handle: cl.Device) -> int:
-    """Of the widths that kernels are planned for, the greatest that the device has; the least if it has none."""
+    """Return the greatest width that kernels are planned for and the device has; the least if it has none."""
     return max((n for n in VECTOR_WIDTHS if n <= handle.native_vector_width_float), default=min(VECTOR_WIDTHS))
 
 

@@ -49,7 +49,7 @@ def starts_threads() -> bool:
 
 
 def check() -> None:
-    """The check of :class:`Using`, which leaves again before it raises."""
+    """Do the check of :class:`Using`, and leave again before it raises."""
     thread = get_ident()
     if _is_orphan:
         inside.remove(thread)

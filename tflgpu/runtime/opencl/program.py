@@ -36,7 +36,7 @@ class Parts:
         }
 
     def part_with(self, kernel: str) -> cl.Program:
-        """The program that has a kernel. Raises LookupError if none has."""
+        """Return the program that has a kernel. Raises LookupError if none has."""
         if kernel not in self._by_kernel:
             raise LookupError(f"no part of the program has a kernel {kernel}")
         return self._by_kernel[kernel]
@@ -46,7 +46,7 @@ Program = cl.Program | Parts
 
 
 def compile_parts(context: cl.Context, text: str, parts: int, *, draft: bool) -> Parts:
-    """The kernels that ``text`` has for each number that ``PART`` is, compiled at the same time.
+    """Return the kernels that ``text`` has for each number that ``PART`` is, compiled at the same time.
 
     Raises what :func:`compile_program` does.
     """
@@ -79,12 +79,12 @@ def compile_program(context: cl.Context, text: str, *, draft: bool = False, part
 
 
 def whole_text(device: cl.Device, text: str) -> str:
-    """A program with what the driver's quirks ask for in front of it."""
+    """Return a program with what the driver's quirks ask for in front of it."""
     return prelude(Driver.of(device)) + text
 
 
 def load_program(context: cl.Context, binary: bytes) -> cl.Program | None:
-    """A program from one of what :func:`binaries_of` gave; None if the driver refuses it."""
+    """Return a program from one of what :func:`binaries_of` gave; None if the driver refuses it."""
     try:
         program = cl._cl._Program(context, context.devices, [binary])
         program._build(b"")
@@ -94,7 +94,7 @@ def load_program(context: cl.Context, binary: bytes) -> cl.Program | None:
 
 
 def make_kernel(program: Program, name: str) -> cl.Kernel:
-    """A kernel of a program. Raises pyopencl's errors, or LookupError, if it has none of this name."""
+    """Return a kernel of a program. Raises pyopencl's errors, or LookupError, if it has none of this name."""
     _import_invoker()
     return cl.Kernel(program.part_with(name) if isinstance(program, Parts) else program, name)
 
@@ -105,7 +105,7 @@ def set_number(kernel: cl.Kernel, argument: int, number: np.generic) -> None:
 
 
 def binaries_of(program: Program) -> tuple[bytes, ...]:
-    """What the driver can load instead of the source, the nearest to machine code first.
+    """Return what the driver can load instead of the source, the nearest to machine code first.
 
     Nothing, if it cannot load several parts as one.
     """

@@ -28,7 +28,7 @@ UNLIMITED = Limits().loop_turns
 
 @dataclass(frozen=True)
 class Driver:
-    """What quirks are told by: the platform's name, the versions of device and driver as OpenCL reports them.
+    """Facts that tell quirks: the platform's name, the versions of device and driver as OpenCL reports them.
 
     can_round_division: whether its compiler has an option for correctly rounded division in single precision.
     device_name: as OpenCL reports it, too.
@@ -52,7 +52,7 @@ class Driver:
 
     @classmethod
     def of(cls, device: cl.Device) -> Driver:
-        """The driver of a device."""
+        """Return the driver of a device."""
         rounds = bool(device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT)
         platform, version, driver = map(str.strip, (device.platform.name, device.version, device.driver_version))
         return cls(platform, version, driver, rounds, device.name.strip())
@@ -280,7 +280,7 @@ QUIRKS: tuple[Quirk, ...] = (
 
 
 def quirks_of(driver: Driver) -> tuple[Quirk, ...]:
-    """The quirks that a driver has."""
+    """Return the quirks that a driver has."""
     return tuple(quirk for quirk in QUIRKS if quirk.concerns(driver))
 
 
@@ -310,10 +310,10 @@ def loop_turns(driver: Driver) -> int:
 
 
 def faster_family(driver: Driver) -> Literal["cpu", "gpu"] | None:
-    """Of the kernels that are the faster, where the type of its devices does not tell."""
+    """Return the family of the faster kernels, where the type of its devices does not tell."""
     return next((quirk.family for quirk in quirks_of(driver) if quirk.family), None)
 
 
 def with_advice(message: str, driver: Driver) -> str:
-    """An error's message, and what its user can do about a quirk."""
+    """Return an error's message, and what its user can do about a quirk."""
     return "; ".join((message, *(quirk.advice for quirk in quirks_of(driver) if quirk.advice)))

@@ -26,7 +26,7 @@ _kept: dict[cl.Device, cl.Context] = {}
 
 @dataclass(frozen=True)
 class Session:
-    """What a compiled model holds of a device.
+    """Resources of a device that a compiled model holds.
 
     aside: a second queue for brief runs that wake no thread, if the driver has a way and ``queue`` is not a caller's.
     Either a thread that enqueues a kernel there computes it before the call returns, or kernels there may linger.
@@ -63,14 +63,14 @@ class DeviceFailures:
             raise self.named(error) from error
 
     def named(self, error: cl.Error) -> DeviceError:
-        """The DeviceError for an error of OpenCL."""
+        """Return the DeviceError for an error of OpenCL."""
         device = self._device
         message = f"{device.name} ({device.platform}) failed while {self._doing}: {error}"
         return DeviceError(with_advice(message, Driver.of(device.handle)))
 
 
 def open_session(device: Device) -> Session:
-    """Raises DeviceError if the driver refuses a context, or has too old a language."""
+    """Raise DeviceError if the driver refuses a context, or has too old a language."""
     if device.limits.opencl_c < OLDEST_LANGUAGE:
         has, needs = (".".join(map(str, version)) for version in (device.limits.opencl_c, OLDEST_LANGUAGE))
         raise DeviceError(f"{device.name} ({device.platform}) has OpenCL C {has}; {needs} is needed")
@@ -105,7 +105,7 @@ class Opening:
             self._error = error
 
     def session(self) -> Session:
-        """Waits for it. Raises what :func:`open_session` does."""
+        """Wait for the session. Raises what :func:`open_session` does."""
         if self._opened is None:
             if self._thread.is_alive():
                 self._thread.join()
@@ -117,7 +117,7 @@ class Opening:
 
 @cache
 def loader_function(name: str, *arguments: type) -> Any:
-    """A function of the OpenCL loader that pyopencl is linked to, by ``ctypes``; None if it cannot be found."""
+    """Return a function of the OpenCL loader that pyopencl is linked to, by ``ctypes``; None if it cannot be found."""
     try:
         function = getattr(ctypes.CDLL(cl._cl.__file__), name)
     except (AttributeError, OSError):
@@ -127,7 +127,7 @@ def loader_function(name: str, *arguments: type) -> Any:
 
 
 def _context_beside_python(handle: cl.Device) -> cl.Context | None:
-    """A context, during whose making other threads run Python; None if that cannot be done.
+    """Return a context, during whose making other threads run Python; None if that cannot be done.
 
     ``cl.Context`` holds the interpreter's lock, and a GPU's driver may take more than a second.
     """
@@ -147,7 +147,7 @@ def _queue_aside(device: Device, context: cl.Context) -> cl.CommandQueue | None:
 
 
 def session_on(queue: cl.CommandQueue) -> Session:
-    """A session on a caller's queue.
+    """Return a session on a caller's queue.
 
     Raises TypeError for anything else, ValueError if it may run out of order, or is not on one of
     :func:`tflgpu.devices` alone, or on a sub-device of one.

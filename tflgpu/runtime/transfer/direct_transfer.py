@@ -38,7 +38,7 @@ class DirectTransfer(Transfer):
         return outputs
 
     def passage(self, inputs: Sequence[Numbered], outputs: Sequence[int]) -> Passage:
-        """The transfers of a run that is enqueued."""
+        """Return the transfers of a run that is enqueued."""
         return _DirectPassage(self, inputs, outputs)
 
     def copy_in(self, number: int, array: Array) -> tuple[cl.Event, ...]:
@@ -54,11 +54,11 @@ class DirectTransfer(Transfer):
         return array, copy(self._queue, array, buffer, src_offset=binding.offset, is_blocking=is_blocking)
 
     def own(self, number: int, given: Array) -> Array:
-        """A copy of an input in its type on the device."""
+        """Return a copy of an input in its type on the device."""
         return np.array(given, self._sources[number][1], order="C")
 
     def converted(self, number: int, array: Array) -> Array:
-        """An output in the type that callers get."""
+        """Return an output in the type that callers get."""
         return array.astype(self._output_types[number], copy=False)
 
 
@@ -113,5 +113,5 @@ class SharedTransfer(DirectTransfer):
             self.inputs[number][...] = given
 
     def read(self, numbers: Sequence[int]) -> list[Array]:
-        """Copies of outputs in memory that host and device share."""
+        """Copy outputs in memory that host and device share."""
         return [self.copies[number]() for number in numbers]

@@ -43,7 +43,7 @@ class OutputStaging(Staging):
         return self.blocks if lent is None or self._results not in self.blocks else self.blocks | {self._results: lent}
 
     def arrays(self, numbers: Sequence[int], lent: NDArray[np.uint8] | None) -> list[Array]:
-        """The outputs of these numbers: in lent memory, if they are there; else copies."""
+        """Return the outputs of these numbers: in lent memory, if they are there; else copies."""
         return [self._array(number, lent) for number in numbers]
 
     def _array(self, number: int, lent: NDArray[np.uint8] | None) -> Array:
@@ -67,7 +67,7 @@ class Lender:
         self._free: list[NDArray[np.uint8]] = []
 
     def lend(self) -> NDArray[np.uint8] | None:
-        """A block, lent until the last array of it is freed; None if it is not worthwhile, or all are lent."""
+        """Return a block, lent until the last array of it is freed; None if it is not worthwhile, or all are lent."""
         if self._size < self.WORTHWHILE or (not self._free and self._made == self.AT_MOST):
             return None
         if not self._free:

@@ -50,7 +50,7 @@ class Slots:
         self._spare: list[_Slot] = []
 
     def take(self) -> _Slot:
-        """A slot that no run uses."""
+        """Return a slot that no run uses."""
         return self._spare.pop() if self._spare else _Slot(self._executable, self.inward)
 
     def put_back(self, slot: _Slot) -> None:
@@ -101,5 +101,5 @@ class PinnedPassage(Passage):
         return self._events[-1]
 
     def arrays(self) -> list[Array]:
-        """The outputs, once they have arrived."""
+        """Return the outputs, once they have arrived."""
         return self._lease.slot.outputs.arrays(self._numbers, self._lent)

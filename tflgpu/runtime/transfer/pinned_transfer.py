@@ -67,7 +67,7 @@ class PinnedTransfer(Transfer):
         return self._outputs.arrays(numbers, lent)
 
     def passage(self, inputs: Sequence[Numbered], outputs: Sequence[int]) -> Passage:
-        """The transfers of a run that is enqueued."""
+        """Return the transfers of a run that is enqueued."""
         return PinnedPassage(self._slots, inputs, outputs)
 
     @cached_property

@@ -26,7 +26,7 @@ class _Known:
 
 
 def _nothing() -> None:
-    """Of a weak reference whose array is gone."""
+    """Return nothing, as a weak reference does whose array is gone."""
 
 
 class ArrayPins:
@@ -74,7 +74,7 @@ class ArrayPins:
         return True
 
     def _pinned(self, region: Region) -> cl.Buffer | None:
-        """A buffer that pins the region while it exists; no kernel reads it. None if the driver refuses it."""
+        """Return a buffer that pins the region while it exists; no kernel reads it. None if the driver refuses it."""
         _, address, size = region
         memory = (ctypes.c_char * size).from_address(address)  # the buffer refers to this, not to the array
         flags = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
@@ -84,7 +84,7 @@ class ArrayPins:
             return None
 
     def _forgetting(self, region: Region) -> Callable[[object], None]:
-        """The function to call when the owner of a region is about to be freed."""
+        """Return the function to call when the owner of a region is about to be freed."""
         this = weakref.ref(self)
 
         def forget(_: object) -> None:

@@ -17,7 +17,7 @@ _ARGUMENTS = _POINTER, _POINTER, _NUMBER, _SIZE, _SIZE, _POINTER, _NUMBER, _POIN
 
 
 class SilentCopies:
-    """Of one in-order queue, from and to contiguous arrays in pinned memory.
+    """Copies of one in-order queue, from and to contiguous arrays in pinned memory.
 
     Each method starts a copy, and returns what has to live until the queue is done: the array; where OpenCL's functions
     cannot be found or refuse the copy, pyopencl's event, if it does not raise its error.

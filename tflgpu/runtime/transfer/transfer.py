@@ -1,4 +1,4 @@
-"""What executors need of a transfer, and the way of one inference's arrays among several."""
+"""Protocol of a transfer for executors, and the way of one inference's arrays among several."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Numbered = tuple[int, Array]  # an input's number and value
 
 
 def view(memory: NDArray[np.uint8], binding: Binding) -> Array:
-    """The array of one binding in its buffer's memory."""
+    """Return the array of one binding in its buffer's memory."""
     return memory[binding.offset : end(binding)].view(HOST_DTYPES[binding.element]).reshape(binding.shape)
 
 
@@ -45,7 +45,7 @@ class Passage:
         return last
 
     def arrays(self) -> list[Array]:
-        """The outputs as new arrays, once that event has come. To be called once."""
+        """Return the outputs as new arrays, once that event has come. To be called once."""
         return []
 
 

@@ -44,7 +44,7 @@ class Head:
 
 @GPU.rewrite("share", fuses=True)
 def divide_classifiers(planning: Planning) -> Planning:
-    """With two nodes for the ends of classifiers that run faster so."""
+    """Put two nodes for the ends of classifiers that run faster so."""
     graph, storage = planning.graph, planning.storage
     known, fresh = dict[TensorId, Storage](), graph.fresh_ids()
     divided: dict[TensorId, tuple[Node, Node]] = {}  # by what the softmax writes
@@ -70,7 +70,7 @@ def divide_classifiers(planning: Planning) -> Planning:
 
 
 def _head(graph: Graph, storage: Mapping[TensorId, Storage], softmax: Node) -> Head | None:
-    """What ends with ``softmax``, if it is the end of a classifier of one image."""
+    """Return what ends with ``softmax``, if it is the end of a classifier of one image."""
     if not isinstance(softmax.attributes, Softmax) or storage[softmax.output].pixels != 1:
         return None
     layer, sums = _source(graph, softmax.inputs[0])
@@ -92,7 +92,8 @@ def _head(graph: Graph, storage: Mapping[TensorId, Storage], softmax: Node) -> H
 
 
 def _source(graph: Graph, tensor: TensorId) -> tuple[Node | None, frozenset[TensorId]]:
-    """The node that computes a tensor, and what it and views of it write; no node if anything else reads these."""
+    """Return the node that computes a tensor, and what it and views of it write; no node if anything else reads
+    these."""
     node, written = graph.producer.get(tensor), frozenset((tensor,))
     while node is not None and node.is_view:
         written |= {node.inputs[0]}
@@ -107,7 +108,7 @@ def _is_layer(graph: Graph, node: Node) -> bool:
 
 
 def _factor(graph: Graph, layer: Node) -> tuple[TensorId | None, Node]:
-    """The constant of channels by which a layer multiplies its sums first, and the layer without that."""
+    """Return the constant of channels by which a layer multiplies its sums first, and the layer without that."""
     match layer.epilogue[:1]:
         case (EpilogueOp("mul", (Value(0), Input(place))),):
             factor = graph[layer.inputs[place]]
@@ -119,7 +120,7 @@ def _factor(graph: Graph, layer: Node) -> tuple[TensorId | None, Node]:
 
 
 def _best_count(head: Head, graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> int:
-    """The number of shares that takes the least time by the cost model; 0 if three kernels take less."""
+    """Return the number of shares that takes the least time by the cost model; 0 if three kernels take less."""
     apart = (least_cycles(Request(node, graph, storage, target)) for node in (head.mean, head.layer))
     cycles = {0: sum(apart) + waiting_cycles(target)}
     image, result = storage[head.mean.inputs[0]], storage[head.layer.output]
@@ -134,7 +135,7 @@ def _best_count(head: Head, graph: Graph, storage: Mapping[TensorId, Storage], t
 
 
 def _divided(head: Head, shares: TensorId, count: int) -> tuple[Node, Node]:
-    """The two nodes in the place of a head. shares: what the first writes."""
+    """Return the two nodes in the place of a head. shares: what the first writes."""
     assert isinstance(head.softmax.attributes, Softmax)
     weights, sources = head.layer.inputs[1 : kernel_inputs(head.layer)], joint_sources(head.mean, head.layer)
     layer = Node(

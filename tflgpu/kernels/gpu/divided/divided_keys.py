@@ -31,7 +31,7 @@ PARTS = (2, 3, 4, 5, 6, 8, 12, 16)
 
 @GPU.rewrite("divide")
 def divide_keys(planning: Planning) -> Planning:
-    """With two nodes for an attention of few rows wherever they take less time by the cost model."""
+    """Put two nodes for an attention of few rows wherever they take less time by the cost model."""
     return divide_nodes(planning, _divided)
 
 

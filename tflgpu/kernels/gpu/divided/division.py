@@ -29,7 +29,7 @@ Divide = Callable[[Request, NewTensors], Division | None]
 
 
 def divide_nodes(planning: Planning, divide: Divide) -> Planning:
-    """With two nodes for each that ``divide`` divides."""
+    """Put two nodes for each that ``divide`` divides."""
     nodes: list[Node] = []
     tensors, storage = NewTensors(planning.graph), dict[TensorId, Storage]()
     for node in planning.graph.nodes:

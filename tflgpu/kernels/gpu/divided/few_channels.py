@@ -30,12 +30,12 @@ WAYS: dict[str, Divide] = {"width blocking": width_blocking.divided, "kn2row": k
 
 @GPU.rewrite("divide")
 def divide_convolutions(planning: Planning) -> Planning:
-    """With two nodes for a convolution wherever they take less time by the cost model."""
+    """Put two nodes for a convolution wherever they take less time by the cost model."""
     return divide_nodes(planning, _fastest)
 
 
 def _fastest(request: Request, new: NewTensors) -> Division | None:
-    """The nodes that take the least time; None if the node as it is takes less."""
+    """Return the nodes that take the least time; None if the node as it is takes less."""
     if not _is_dividable(request):
         return None
     whole = least_cycles(request)

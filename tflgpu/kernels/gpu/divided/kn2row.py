@@ -39,7 +39,8 @@ class TapSums:
 
 
 def divided(request: Request, new: NewTensors) -> tuple[Division, float] | None:
-    """The two nodes in the place of a convolution, and their cycles; None if there would be too many products."""
+    """Return the two nodes in the place of a convolution, and their cycles; None if there would be too many
+    products."""
     node, attributes, weights, target = request.node, request.node.attributes, request.constant(1), request.target
     assert isinstance(attributes, Convolution | TransposeConvolution)
     image, channels = request.input(0), prod(weights.shape[:3])
@@ -66,6 +67,6 @@ def divided(request: Request, new: NewTensors) -> tuple[Division, float] | None:
 
 
 def _scale(weights: Array) -> float:
-    """The power of two by which weights are divided so that no product of halves is larger than any half."""
+    """Return the power of two by which weights are divided so that no product of halves is larger than any half."""
     most = np.abs(weights.astype(np.float64)).sum(axis=3).max(initial=0.0)
     return float(2.0 ** max(0, ceil(log2(most)))) if 0 < most < inf else 1.0

@@ -34,7 +34,7 @@ ELEMENTS = 1 << 20  # of all shares of a result: they are written and read again
 
 @GPU.rewrite("share", after=("gpu.divide_classifiers",))
 def share_sums(planning: Planning) -> Planning:
-    """With two nodes for one wherever they are faster."""
+    """Put two nodes for one wherever they are faster."""
     return divide_nodes(planning, _shared)
 
 
@@ -50,7 +50,7 @@ def _shared(request: Request, new: NewTensors) -> Division | None:
 
 
 def best_count(request: Request) -> int:
-    """The number of shares that takes the least time by the cost model; 1 for a single kernel."""
+    """Return the number of shares that takes the least time by the cost model; 1 for a single kernel."""
     cycles = cycles_by_count(request)
     if len(cycles) < 2:
         return 1
@@ -60,7 +60,7 @@ def best_count(request: Request) -> int:
 
 
 def cycles_by_count(request: Request) -> dict[int, float]:
-    """The cycles of a node by the number of shares, as far as they may pay; none for what cannot be shared."""
+    """Return the cycles of a node by the number of shares, as far as they may pay; none for what cannot be shared."""
     node, target = request.node, request.target
     if node.in_place or node.side_outputs or len(request.output.geometry.shape) < 2 or 0 in node.epilogue_inputs:
         return {}
@@ -83,12 +83,12 @@ def cycles_by_count(request: Request) -> dict[int, float]:
 
 
 def least_cycles(request: Request) -> float:
-    """The cycles of a node in one kernel or in shares; infinitely many if the cost model does not know them."""
+    """Return the cycles of a node in one kernel or in shares; infinitely many if the cost model does not know them."""
     return min(cycles_by_count(request).values(), default=inf)
 
 
 def joining_cycles(target: Target, waves: int = 1) -> float:
-    """Of a second kernel, whose work-items load once."""
+    """Return the cycles of a second kernel, whose work-items load once."""
     model = target.cost_model
     return waiting_cycles(target) + waves * (model.tile_latency + model.batch_latency)
 
@@ -99,7 +99,7 @@ def waiting_cycles(target: Target) -> float:
 
 
 def _shares_and_join(graph: Graph, node: Node, shares: TensorId, count: int) -> tuple[Node, Node]:
-    """The two nodes in the place of one. shares: what the first writes."""
+    """Return the two nodes in the place of one. shares: what the first writes."""
     known, attributes = kernel_inputs(node), node.attributes
     whole, join = replace(node, inputs=node.inputs[:known], epilogue=()), Join(count)
     if isinstance(attributes, Reduce):

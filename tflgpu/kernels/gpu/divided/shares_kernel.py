@@ -13,7 +13,7 @@ from tflgpu.kernels.shares import Shares
 
 @GPU.lowering("shares")
 def shares_kernel(request: Request) -> Kernel:
-    """The kernel of a node that computes shares of a sum."""
+    """Return the kernel of a node that computes shares of a sum."""
     shares = request.attributes(Shares)
     storage = {**request.storage, shares.node.output: request.output.share(shares.count)}
     whole = replace(request, node=shares.node, storage=storage, shares=shares.count)

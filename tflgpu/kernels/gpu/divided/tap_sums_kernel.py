@@ -44,7 +44,8 @@ def _candidates(request: Request) -> list[Candidate[TapSumsTile, KLoopWork]]:
     taps = prod((phases.window_of_phase if phases else sums.convolution.window).kernel)
 
     def work(tile: TapSumsTile) -> KLoopWork:
-        """A step is one tap. A load of a number moves as much as that of a vec4, as neighbours read each fourth one."""
+        """Return a step is one tap. A load of a number moves as much as that of a vec4, as neighbours read each
+        fourth one."""
         return _TapSumsWork(
             tiles=tile_count(_items(request) * tile.split_k, target.local_size),
             k_steps=taps,
@@ -90,7 +91,7 @@ class TapSumsParameters(Parameters, template="gpu/tap_sums", stores_once=True):
 
 @GPU.lowering("tap_sums", best=_best)
 def tap_sums(request: Request) -> Kernel:
-    """The second kernel of kn2row: it adds up the products of the taps of each window (col2im)."""
+    """Return the second kernel of kn2row: it adds up the products of the taps of each window (col2im)."""
     sums, target, dst, products = request.attributes(TapSums), request.target, request.output, request.input(0)
     tile = request.choose_candidate(_candidates(request)).tile
     per_tile, items = target.local_size // tile.split_k, _items(request)

@@ -57,7 +57,7 @@ class _Wide:
 
 
 def divided(request: Request, new: NewTensors) -> tuple[Division, float] | None:
-    """The nodes that take the least time by the cost model, and their cycles; None if there are none."""
+    """Return the nodes that take the least time by the cost model, and their cycles; None if there are none."""
     if not isinstance(request.node.attributes, Convolution):
         return None
     least, best = inf, None
@@ -72,7 +72,7 @@ def divided(request: Request, new: NewTensors) -> tuple[Division, float] | None:
 
 
 def _ways(request: Request) -> Iterator[_Wide]:
-    """Some neighbours along one axis as channels, of which a last place may have fewer."""
+    """Yield some neighbours along one axis as channels, of which a last place may have fewer."""
     window, weights = request.attributes(Convolution).window, request.constant(1)
     g, src = request.output.geometry, request.input(0).geometry
     for axis, pixels in product((0, 1), PIXELS):
@@ -99,7 +99,7 @@ def _movement(digits: list[tuple[int, int]]) -> Strided:
 
 
 def _division(request: Request, wide: _Wide, weights: Array, new: NewTensors) -> tuple[Division, float]:
-    """The two nodes, and their cycles. weights: [pixels * out, kh, kw, in]."""
+    """Return the two nodes, and their cycles. weights: [pixels * out, kh, kw, in]."""
     node, g, target = request.node, request.output.geometry, request.target
     bias = request.optional_constant(2)
     constants = [weights] if bias is None else [weights, np.tile(bias.reshape(-1), wide.pixels)]

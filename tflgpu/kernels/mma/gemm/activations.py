@@ -20,7 +20,7 @@ from tflgpu.target import Target
 
 
 def _candidates(shape: MatrixProduct, target: Target) -> list[Candidate[WarpTile, GemmWork]]:
-    """The tiles of a product, the fastest first."""
+    """Return the tiles of a product, the fastest first."""
     k_steps = tile_count(shape.depth, UNIT.side)
 
     def work(tile: WarpTile) -> GemmWork:
@@ -70,7 +70,7 @@ class ActivationsParameters(RegistersParameters, template="mma/gemm/activations"
 
 @MMA.lowering("matmul", when=_is_faster)
 def activation_product(request: Request) -> Kernel:
-    """A product of two activations."""
+    """Return a product of two activations."""
     (shape, sides), g, target = product_of(request), request.output.geometry, request.target
     chosen = request.choose_candidate(_candidates(shape, target))
     tile = chosen.tile

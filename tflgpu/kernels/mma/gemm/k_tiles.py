@@ -37,7 +37,7 @@ RESIDENT_ACCUMULATORS = 32 << 10
 
 @dataclass(frozen=True)
 class GroupTile(Tile):
-    """What a work-group computes: a grid of warps, each a grid of blocks of 16 pixels by 32 output channels."""
+    """Tile of a work-group: a grid of warps, each a grid of blocks of 16 pixels by 32 output channels."""
 
     row_warps: int
     column_warps: int
@@ -89,7 +89,7 @@ GROUP_TILES = (  # of four warps: groups of eight leave registers of a compute u
 
 @dataclass(frozen=True)
 class MultistageTile(Tile):
-    """What a work-group computes, the k-steps of one stage, and how many stages local memory has."""
+    """Tile of a work-group, the k-steps of one stage, and how many stages local memory has."""
 
     group: GroupTile
     stage_k_steps: int
@@ -123,7 +123,8 @@ class MultistageTile(Tile):
 def candidates(
     operands: Operands, window: Window, src: Storage, dst: Storage, target: Target, joined: int = 0
 ) -> list[Candidate[MultistageTile, MultistageWork]]:
-    """The tiles of a convolution of ``src`` that gives ``dst``, the fastest first; none if compute units were idle.
+    """Return the tiles of a convolution of ``src`` that gives ``dst``, the fastest first; none if compute units were
+    idle.
 
     joined: how many tensors of its shape join the result.
     """
@@ -160,7 +161,8 @@ def _work(tile: MultistageTile, window: Window, src: Storage, dst: Storage, join
 
 
 def left_arguments(request: Request, packed: Array, bias: Array | None) -> tuple[Argument, ...]:
-    """Of a convolution by ``packed`` weights on the left side of products: the image, these, and a bias for each."""
+    """Return the arguments of a convolution by ``packed`` weights on the left side of products: image, weights,
+    bias."""
     return (
         request.activation("src", 0),
         request.weights("weights", packed),
@@ -191,7 +193,7 @@ def group_tile_kernel(
     input_blocks: int,
     local_bytes: int,
 ) -> Kernel:
-    """The kernel of a convolution with ``weights`` [out, kh, kw, in] whose work-groups compute a tile each.
+    """Return the kernel of a convolution with ``weights`` [out, kh, kw, in] whose work-groups compute a tile each.
 
     made: its parameters, from those that all loaders have. input_blocks: of 16 channels, to which weights are padded.
     """
@@ -218,7 +220,7 @@ class KTilesParameters(GroupTileParameters, template="mma/gemm/k_tiles", stores_
 
 
 def kernel(request: Request, tile: MultistageTile, window: Window, weights: Array, bias: Array | None) -> Kernel:
-    """The kernel of a convolution with ``weights`` [out, kh, kw, in]."""
+    """Return the kernel of a convolution with ``weights`` [out, kh, kw, in]."""
     src, group = request.input(0), tile.group
     # Two pixels are 16 bytes that are aligned, and of one image.
     pairs = window.is_pointwise and src.plane % 2 == 0

@@ -46,7 +46,7 @@ FEW_WAVES = 2
 
 @dataclass(frozen=True)
 class WarpTile(Tile):
-    """What one warp computes, in blocks, and how many warps share its k-steps."""
+    """Tile of one warp, in blocks, and how many warps share its k-steps."""
 
     row_blocks: int
     column_blocks: int
@@ -61,7 +61,7 @@ class WarpTile(Tile):
 def candidates(
     operands: Operands, window: Window, src: Storage, dst: Storage, target: Target, phases: int = 1, shares: int = 1
 ) -> list[Candidate[WarpTile, GemmWork]]:
-    """The tiles of a convolution of ``src`` that gives ``dst``, or shares of it, the fastest first.
+    """Return the tiles of a convolution of ``src`` that gives ``dst``, or shares of it, the fastest first.
 
     Of a transposed convolution, ``window`` and ``dst`` are those of one of its ``phases``.
     """
@@ -74,7 +74,7 @@ def candidates(
 
 
 def warp_tiles(target: Target, k_steps: int) -> Iterator[WarpTile]:
-    """The tiles in which no warp goes through many k-steps that others could share."""
+    """Yield the tiles in which no warp goes through many k-steps that others could share."""
     for row_blocks, column_blocks in WARP_TILES:
         tiles = (WarpTile(row_blocks, column_blocks, split_k) for split_k in SPLIT_K)
         able = [tile for tile in tiles if can_split(target, tile.split_k, tile.accumulators)]
@@ -169,7 +169,7 @@ def kernel(
     weights: Sequence[Array],
     bias: Array | None,
 ) -> Kernel:
-    """The kernel of a convolution, or of shares of it.
+    """Return the kernel of a convolution, or of shares of it.
 
     image: as products take it. weights: [out, kh, kw, in]; of a transposed convolution, those of each phase.
     """

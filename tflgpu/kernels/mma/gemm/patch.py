@@ -37,7 +37,7 @@ BANKS = 16  # of local memory, for vec4s of halves
 
 @dataclass(frozen=True)
 class PatchTile(Tile):
-    """What a work-group computes, the vec4s of a slice of its patch, those of the rows, and stages of weights.
+    """Tile of a work-group, the vec4s of a slice of its patch, those of the rows, and stages of weights.
 
     patch_rows: of an image with its border, that the tile sees at most.
     """
@@ -60,7 +60,7 @@ class PatchTile(Tile):
 
     @property
     def weight_bytes(self) -> int:
-        """Of one stage: the taps of a row."""
+        """Bytes of the weights of one stage: the taps of a row."""
         return self.window.kernel[1] * UNIT.side * self.group.columns * HALF_BYTES
 
     @property
@@ -72,7 +72,8 @@ class PatchTile(Tile):
 def candidates(
     operands: Operands, window: Window, src: Storage, dst: Storage, target: Target
 ) -> list[Candidate[PatchTile, PatchWork]]:
-    """The tiles of a convolution of ``src`` that gives ``dst``, the fastest first; none if compute units were idle."""
+    """Return the tiles of a convolution of ``src`` that gives ``dst``, the fastest first; none if compute units were
+    idle."""
     if target.executor != "launch" or not operands.are_halves or src.slices == 1:
         return []
     if min(window.kernel) < 2 or window.stride != (1, 1) or window.dilation != (1, 1):
@@ -96,7 +97,7 @@ def _tiles(window: Window, src: Storage, dst: Storage, target: Target) -> Iterat
 
 
 def _bank(dst: Storage) -> int:
-    """Of a slice's first vec4, counted from that of the slice before."""
+    """Return the bank of a slice's first vec4, counted from that of the slice before."""
     return 4 if dst.plane % 2 == 0 else 2
 
 
@@ -133,7 +134,7 @@ class PatchParameters(GroupTileParameters, template="mma/gemm/patch", stores_onc
 
 
 def kernel(request: Request, tile: PatchTile, weights: Array, bias: Array | None) -> Kernel:
-    """The kernel of a convolution with ``weights`` [out, kh, kw, in]."""
+    """Return the kernel of a convolution with ``weights`` [out, kh, kw, in]."""
     made = partial(PatchParameters, stages=tile.stages, patch_rows=tile.patch_rows, slice_vec4s=tile.slice_vec4s)
     blocks = UNIT.blocks(request.input(0).slices)
     return group_tile_kernel(

@@ -36,7 +36,7 @@ HELD_REGISTERS = 190  # of a lane, for weights, pixels and sums
 
 @dataclass(frozen=True)
 class RowMajorTile(MultistageTile):
-    """What a work-group computes, of which local memory has the rows only.
+    """Tile of a work-group, of which local memory has the rows only.
 
     Attributes:
         sets: Iterations that registers have weights of.
@@ -64,7 +64,7 @@ class RowMajorTile(MultistageTile):
 def candidates(
     operands: Operands, window: Window, src: Storage, dst: Storage, target: Target, joined: int = 0
 ) -> list[Candidate[RowMajorTile, MultistageWork]]:
-    """The tiles of a product, the fastest first; none unless rows of halves lie one after the other.
+    """Return the tiles of a product, the fastest first; none unless rows of halves lie one after the other.
 
     Args:
         operands: Of the product.
@@ -118,7 +118,7 @@ class RowMajorParameters(GroupTileParameters, template="mma/gemm/row_major", sto
 
 
 def kernel(request: Request, tile: RowMajorTile, weights: Array, bias: Array | None) -> Kernel:
-    """The kernel of a product by ``weights`` [out, 1, 1, in]."""
+    """Return the kernel of a product by ``weights`` [out, 1, 1, in]."""
     made = partial(
         RowMajorParameters,
         stages=tile.stages,

@@ -37,7 +37,7 @@ class RowsTile(Tile):
 
 
 def tile_of(dst: Storage) -> RowsTile:
-    """The widest tile of those that compute the fewest pixels in vain."""
+    """Return the widest tile of those that compute the fewest pixels in vain."""
     column_blocks = min(2, tile_count(dst.slices * LANES, UNIT.left_columns))
     width = tile_count(dst.width, GROUP_PIXELS)
     most = ACCUMULATORS // column_blocks
@@ -94,7 +94,7 @@ def is_possible(operands: Operands, window: Window, src: Storage, dst: Storage, 
 
 
 def best(window: Window, src: Storage, dst: Storage, target: Target) -> Candidate[RowsTile, RowsWork]:
-    """The tile of a convolution that is possible."""
+    """Return the tile of a convolution that is possible."""
     tile = tile_of(dst)
     work = RowsWork(tiles_of(dst), _k_steps(window, src), WARPS, 2 * tile.groups * tile.column_blocks)
     return Candidate(tile, work, cycles(work, target))
@@ -135,7 +135,7 @@ class RowsParameters(LocalMemoryParameters, template="mma/gemm/rows", stores_onc
 
 
 def kernel(request: Request, window: Window, weights: Array, bias: Array | None) -> Kernel:
-    """The kernel of a convolution with ``weights`` [out, kh, kw, in]."""
+    """Return the kernel of a convolution with ``weights`` [out, kh, kw, in]."""
     src, dst = request.input(0), request.output
     tile, elements, lead = tile_of(dst), pixel_elements(src), _lead(window, src)
     in_order = pairs_of_rows(weights, elements, lead)

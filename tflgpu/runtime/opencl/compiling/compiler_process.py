@@ -48,7 +48,7 @@ class CompilerProcess:
         return self._process.is_there
 
     def binary(self, source: str) -> bytes:
-        """What the compiler makes of a program; nothing if it refuses it, or is busy with another thread's.
+        """Return what the compiler makes of a program; nothing if it refuses it, or is busy with another thread's.
 
         Raises OSError if the compiler cannot be loaded there, BuildError if it crashes.
         """
@@ -98,7 +98,7 @@ def start_compiler(device: cl.Device) -> bool:
 
 
 def compiled_apart(device: cl.Device, source: str) -> bytes:
-    """The binary of a program; nothing if this process has to compile it.
+    """Return the binary of a program; nothing if this process has to compile it.
 
     That is where :func:`start_compiler` could not start a process, or was not called. Raises BuildError if the
     compiler crashes twice: Intel's crashed once in some thousands of programs, and compiled the same one another time.

@@ -58,7 +58,7 @@ class Compiler:
             raise RuntimeError("there is no such device")
 
     def binary(self, source: bytes, options: bytes) -> bytes:
-        """What the driver can load in place of a source; nothing if it refuses the source."""
+        """Return what the driver can load in place of a source; nothing if it refuses the source."""
         driver = self._driver
         program = driver.clCreateProgramWithSource(self._context, 1, (c_char_p * 1)(source), None, byref(c_int()))
         if not program:

@@ -24,7 +24,7 @@ class Answer(NamedTuple):
 
 @cache
 def answer_of(library: str, seconds: float = SECONDS) -> Answer:
-    """What a library says of itself. It is asked once in a process.
+    """Return what a library says of itself. It is asked once in a process.
 
     Where no process can be started, as in a program without a Python interpreter of its own, nothing is risked.
     """

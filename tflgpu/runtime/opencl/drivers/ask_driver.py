@@ -1,4 +1,4 @@
-"""What a driver's library offers, asked as the OpenCL loader asks it.
+"""Offers of a driver's library, asked as the OpenCL loader asks it.
 
 A driver that does not fit its hardware may crash or hang when it is loaded. So `answers.py` runs this file as a program
 of its own, which imports nothing but the standard library: the answer goes to stdout.
@@ -18,7 +18,7 @@ GET_DEVICE_IDS = 2
 
 
 def platforms_of(driver: ctypes.CDLL) -> list[int]:
-    """The handles of a driver's platforms; none if it has no hardware.
+    """Return the handles of a driver's platforms; none if it has no hardware.
 
     Raises AttributeError for a library that is no driver for the loader: for example the loader itself.
     """

@@ -90,7 +90,7 @@ class Search:
             self._cache = b""
 
     def by_linker(self, name: str) -> Iterator[str]:
-        """The files of a name that the dynamic linker could take."""
+        """Yield the files of a name that the dynamic linker could take."""
         yield from filter(os.path.exists, (os.path.join(folder, name) for folder in self._folders))
         # The cache has every path as a string that ends with a zero byte.
         ending, end = f"/{name}\0".encode(), 0
@@ -102,7 +102,7 @@ class Search:
                 yield path
 
     def files(self, driver: Driver) -> list[str]:
-        """The files that may be a driver, each once, whatever links lead to it."""
+        """Return the files that may be a driver, each once, whatever links lead to it."""
         found = [path for name in driver.names for path in self.by_linker(name)]
         for pattern in (*(f"{folder}/{name}" for folder in driver.folders for name in driver.names), *driver.own):
             if "*" in pattern:
@@ -115,7 +115,7 @@ class Search:
         return list(files.values())
 
     def resolve(self, library: str) -> str | None:
-        """The file that a library's name in an ``.icd`` file stands for."""
+        """Return the file that a library's name in an ``.icd`` file stands for."""
         if "/" in library:
             return os.path.realpath(library) if os.path.exists(library) else None
         return next((os.path.realpath(path) for path in self.by_linker(library)), None)

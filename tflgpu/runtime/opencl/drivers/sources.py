@@ -50,12 +50,12 @@ class Tried(NamedTuple):
 
 
 def chosen(environment: Mapping[str, str]) -> str | None:
-    """The variable by which the user has chosen the drivers."""
+    """Return the variable by which the user has chosen the drivers."""
     return next((name for name in CHOICES if name in environment), None)
 
 
 def icd_sources(folders: Iterable[Path]) -> Iterator[Source]:
-    """What the ``.icd`` files of some folders name."""
+    """Yield what the ``.icd`` files of some folders name."""
     for folder in folders:
         for file in sorted(folder.glob("*.icd")):
             with suppress(OSError, UnicodeDecodeError):
@@ -64,14 +64,15 @@ def icd_sources(folders: Iterable[Path]) -> Iterator[Source]:
 
 
 def intel_runtime() -> Path | None:
-    """The library of the CPU runtime that the extra ``cpu`` installs."""
+    """Return the library of the CPU runtime that the extra ``cpu`` installs."""
     library = Path(sys.prefix, "lib", INTEL_RUNTIME)
     return library if sys.platform == "linux" and library.exists() else None
 
 
 @cache
 def tried_libraries() -> tuple[Tried, ...]:
-    """Of each driver that no ``.icd`` file names, the first library that has a device; else those that have none."""
+    """Yield of each driver that no ``.icd`` file names the first library that has a device; else those that have
+    none."""
     if sys.platform != "linux" or chosen(os.environ):
         return ()
     # OCL_ICD_FILENAMES names libraries for Khronos' loader only, which takes each once, and pyopencl's wheels have
@@ -94,7 +95,7 @@ def _try(files: Iterable[str]) -> list[Tried]:
 
 
 def library_faults(maker: str, environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> list[str]:
-    """What is wrong with the libraries that may be a driver, whether an ``.icd`` file names them or not.
+    """Return what is wrong with the libraries that may be a driver, whether an ``.icd`` file names them or not.
 
     Args:
         maker: Of the GPUs.
@@ -116,14 +117,14 @@ def library_faults(maker: str, environment: Mapping[str, str] = os.environ, root
 
 
 def added_sources() -> list[Source]:
-    """What the loader would not find by itself."""
+    """Return what the loader would not find by itself."""
     found = [Source(str(library), WHEEL)] if (library := intel_runtime()) else []
     found += icd_sources(VENDOR_FOLDERS[1:])
     return found + [Source(library, NO_ICD) for library, answer in tried_libraries() if answer.devices]
 
 
 def source_of(platform: cl.Platform) -> Source | None:
-    """What named the driver of a platform; None if it came by a way that is not known here."""
+    """Return what named the driver of a platform; None if it came by a way that is not known here."""
     return _sources_by_platform().get(platform.int_ptr)
 
 
@@ -148,7 +149,7 @@ def _all_sources() -> Iterator[Source]:
 
 
 def _handles(library: str) -> list[int]:
-    """The platforms of a driver that this process has loaded already."""
+    """Return the platforms of a driver that this process has loaded already."""
     from tflgpu.runtime.opencl.drivers.ask_driver import platforms_of
 
     try:
