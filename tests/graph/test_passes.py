@@ -443,3 +443,18 @@ def test_a_view_has_the_type_of_its_source() -> None:
     x = builder.add("CAST", [builder.input((6, 3, 1), "int16")], None, "int32")
     graph = graph_of(builder.finish([builder.add("RESHAPE", [x, builder.ints([6, 1, 3, 1])], (6, 1, 3, 1), "int32")]))
     assert [graph[node.inputs[0]].dtype for node in graph.nodes if node.is_view] == ["int32"]
+
+
+@pytest.mark.parametrize("code", ["SCATTER_ND", "ARG_MAX"])
+def test_functions_of_bits_may_follow_any_kernel(code: str) -> None:
+    """They are tried on integers alone, wherever rounding to half is judged."""
+    builder = Builder()
+    x = builder.input((2, 3), "int32" if code == "SCATTER_ND" else "float32")
+    if code == "SCATTER_ND":
+        result = builder.add(code, [builder.ints([[1], [0]]), x, builder.ints([2, 3])], (2, 3), "int32")
+    else:
+        result = builder.add(code, [x, builder.ints([0])], (3,), "int32", output_type="int32")
+    result = builder.add("BITWISE_XOR", [result, builder.ints([5])], None, "int32")
+    result = builder.add("EQUAL", [result, builder.ints([7])], None, "bool")
+    graph = graph_of(builder.finish([result]))
+    assert functions(graph.nodes[-1]) == ["bitwise_xor", "equal"]

@@ -13,7 +13,7 @@ import numpy as np
 from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, TensorId
 from tflgpu.ops.arithmetic.layer_norm import LayerNorm
 from tflgpu.ops.arithmetic.reduction import Reduce, Softmax
-from tflgpu.ops.arithmetic.scan import CumulativeSum
+from tflgpu.ops.arithmetic.scan import CumulativeSum, TopK
 from tflgpu.ops.epilogue_ops import FUNCTIONS, apply
 from tflgpu.ops.image.pooling import Pool
 from tflgpu.target import HALF_MAX, VectorType, vector_of
@@ -23,6 +23,9 @@ Range = tuple[float, float]
 
 # Kinds of nodes whose results lie between the least and the greatest element of their inputs, or are 0.
 KEEP_RANGE = frozenset(("concatenate", "gather", "map", "rearrange", "reshape", "resize_bilinear", "strided", "unpool"))
+
+# Kinds of nodes that give integers, whatever they read. All others count as of the type of their first input.
+INTEGERS = frozenset(("arg_extreme", "buckets", "first_above"))
 
 # Reductions whose results may be larger than the elements.
 GROW = frozenset(("prod", "sum", "sum_of_squares"))
@@ -129,8 +132,8 @@ class Ranges:
 
 def value_types(graph: Graph, node: Node) -> list[VectorType]:
     """Return the types of a node's values, in which they are computed on a device."""
-    is_moved = node.kind in KEEP_RANGE or isinstance(node.attributes, Reduce | CumulativeSum)
-    types = [vector_of(graph[node.inputs[0]].dtype) if is_moved or not node.epilogue else "float"]
+    gives_integers = node.kind in INTEGERS or node.attributes == TopK("indices")
+    types: list[VectorType] = ["int" if gives_integers else vector_of(graph[node.inputs[0]].dtype)]
     for op in node.epilogue:
         operands = operand_types(graph, node, op, types)
         match FUNCTIONS[op.function].result:
