@@ -63,6 +63,9 @@ LOGGER = logging.getLogger(__name__)
 # For runs that look for tensors to keep in float, where the check of half precision finds too large an error.
 REPAIR_SECONDS = 3.0
 
+# Kernels of a model that is small: it may be repaired by keeping all of it in float.
+FEW_KERNELS = 16
+
 # Times the memory of activations that a repair of a little error may take.
 DEAR = 1.1
 
@@ -623,7 +626,9 @@ class CompiledModel:
         limit = LARGEST_ERROR, check.inputs, session, cache, timeout
         some = self._planned, Calibrator(*limit, scales=check.scales, seconds=REPAIR_SECONDS)
         every = replace(self._planned, storage="float"), None
-        for target, calibrator in (some, every) if half.error > LARGE else (some,):
+        # A small model may as well be in float as a whole; a large one would be much slower than its user expects.
+        may_cost = half.error > LARGE and (instance.artifact.report.kernels or 0) <= FEW_KERNELS
+        for target, calibrator in (some, every) if may_cost else (some,):
             try:
                 rest = clock, None, calibrator, self._shared
                 artifacts = compile_model(self._model.bytes, options, target, *rest)
@@ -633,7 +638,7 @@ class CompiledModel:
                 LOGGER.info("no tensors can be kept in float: %s", obstacle)
                 continue
             is_right = after is not None and not after.unchecked and not after.is_off
-            if after is not None and is_right and (half.error > LARGE or not _costs_much(repaired, instance)):
+            if after is not None and is_right and (may_cost or not _costs_much(repaired, instance)):
                 return repaired, replace(after, repaired=half.error)
         return instance, half
 

@@ -1,6 +1,6 @@
 """Training on the device: a file with the signatures train, infer, save and restore, whose weights are variables.
 
-    python examples/training/on_device.py --steps 300
+    python examples/training/on_device.py --weights weights.npz
 
 The forward pass, the gradients and the assignments are usual operators, as TensorFlow's converter writes them for a
 model with such signatures. The weights stay on the device; only ``save`` and ``restore`` move them.

@@ -34,7 +34,8 @@ def test_a_docstring_has_the_command_of_the_page(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_is_short(name: str) -> None:
-    assert 40 <= len((EXAMPLES / name).read_text().splitlines()) <= 100
+    most = 160 if name.startswith("training/") else 100  # that one also writes its model
+    assert 40 <= len((EXAMPLES / name).read_text().splitlines()) <= most
 
 
 def named_files() -> set[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -97,7 +98,8 @@ def calling(code: str, fields: dict[str, Any], **options: Any) -> Any:
 )
 def test_called_subgraphs_come_along_and_no_others(code: str, field: str) -> None:
     file = calling(code, {field: 3})
-    part = Extract(file, 0, [1], [1], [2]).model
+    plain = SimpleNamespace(aliases={}, operators=[SimpleNamespace(variables=(), handles=())] * 2)
+    part = Extract(file, 0, cast(Any, plain), [1], [1], [2]).model
     options = part.subgraphs[0].operators[0].builtinOptions or part.subgraphs[0].operators[0].builtinOptions2
     assert getattr(options, field) == 1
     assert part.subgraphs[1].operators[0].builtinOptions.subgraph == 2
@@ -121,7 +123,7 @@ def test_scales_and_zero_points_of_blocks_come_along() -> None:
     file.subgraphs[0].tensors[weights].quantization = schema.QuantizationParametersT(
         details=details, detailsType=schema.QuantizationDetails.BlockwiseQuantization
     )
-    part = Extract(file, 0, [0], [x], [y])
+    part = Extract(file, 0, read_model(packed(file)).subgraphs[0], [0], [x], [y])
     found = part.tensor(weights).quantization.details
     assert (found.scales, found.zeroPoints) == (part.tensors[scales], 0)
     assert part.tensors == {-1: -1, 0: 0, x: 1, weights: 2, scales: 3, y: 4}

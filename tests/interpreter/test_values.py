@@ -192,7 +192,7 @@ def test_signatures(kind: Callable[..., Any]) -> None:
 def test_only_shapes_that_run_are_compiled(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     options = tflgpu.Options(precision="fp32", cache_files=tflgpu.CacheFiles(path=tmp_path))
     interpreter = tflgpu.Interpreter(model_content=scaled(2.0), options=options)
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, "tflgpu")
     for batch in (1, 2, 5, 3):
         interpreter.resize_tensor_input(0, [batch, 2, 2, 4])
         interpreter.allocate_tensors()
@@ -237,7 +237,7 @@ def test_another_number_of_rows_needs_no_program_of_its_own(
     data = build(4)
     options = tflgpu.Options(precision="fp32", cache="off")
     ours, theirs = tflgpu.Interpreter(model_content=data, options=options), LiteRT(model_content=data)
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, "tflgpu")
 
     def answers(rows: int) -> None:
         x = np.random.default_rng(rows).normal(size=(rows, 4, 4, 8)).astype(np.float32)
