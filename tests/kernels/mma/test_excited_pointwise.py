@@ -78,7 +78,8 @@ def test_rounding_happens_where_integers_round(
     monkeypatch.setattr(diagonal_depthwise, "WARP_SLICES", (warp_slices,))
     if not is_pair:
         monkeypatch.setattr(fuse_pairs, "PAIR_KINDS", ())
-    net = Net(seed=hidden + 300)  # one of those where half precision moves no number to another step
+    # Seeds with which half precision moves no number to another step.
+    net = Net(seed=hidden + (400 if (hidden, step) in ((17, 0.5), (10, 0.83)) else 300))
     x = net.input(net.normal((*shape[:3], 20)))
     x = convolution(net, net.op("ABS", [x], abs(x.value)), shape[3], Window((1, 1)), "NONE")
     x = depthwise(net, rounded(net, x, 0.125), window, "RELU6")
