@@ -14,6 +14,15 @@ LARGE = 0.05
 NOT_ASKED = "it was compiled with Numerics(half_check='off')"
 
 
+# What an infinite error, or one that is no number, counts as: JSON has neither.
+GREATEST_ERROR = 1e30
+
+
+def _finite(error: float) -> float:
+    """Return the error, or the greatest one for infinity and NaN."""
+    return error if error < GREATEST_ERROR else GREATEST_ERROR
+
+
 @dataclass(frozen=True)
 class OffTensor:
     """The first tensor that half precision spoils.
@@ -26,6 +35,9 @@ class OffTensor:
     operators: tuple[int, ...]
     error: float
     extreme: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "error", _finite(self.error))
 
     def __str__(self) -> str:
         name = repr(self.name) if self.name else "a result within an operator"
@@ -50,6 +62,10 @@ class HalfPrecision:
     unchecked: str = ""
     inputs: int = 0
     repaired: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "error", _finite(self.error))
+        object.__setattr__(self, "repaired", _finite(self.repaired))
 
     @property
     def summary(self) -> str:
