@@ -66,7 +66,7 @@ def is_whole(config: pytest.Config) -> bool:
 
 
 def runs_whole(config: pytest.Config) -> bool:
-    """Whether it runs them, too."""
+    """Tell whether pytest collects all tests and also runs them."""
     chosen = config.getoption("collectonly") or config.getoption("keyword") or config.getoption("markexpr")
     return is_whole(config) and not chosen
 

@@ -22,7 +22,7 @@ from scripts.mutate.mutant import ROOT
 
 
 class Recorder:
-    """What the tests of one process use."""
+    """Lines and templates that the tests of one process use."""
 
     def __init__(self, file: Path) -> None:
         self._file, self._test = file, ""

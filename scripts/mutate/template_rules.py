@@ -10,7 +10,7 @@ from scripts.mutate.mutant import Mutant
 # Where nothing is changed: comments, preprocessor directives, and what only tells compilers how to optimize.
 SKIPPED = re.compile(r"\{#.*?#\}|/\*.*?\*/|//[^\n]*|#(?:pragma|define|undef)[^\n]*|__attribute__[^\n]*", re.DOTALL)
 
-# Of each rule, what it finds and what stands there instead.
+# A rule: its name, the regular expression that it finds, and the replacement.
 RULES: tuple[tuple[str, str, str], ...] = (
     ("bound", r" <(?= )", " <="),
     ("bound", r" <=(?= )", " <"),

@@ -29,7 +29,7 @@ FOLDERS = {
 
 
 class Map:
-    """What :mod:`scripts.mutate.recorder` has written for some tests."""
+    """Read the record that :mod:`scripts.mutate.recorder` has written for some tests."""
 
     def __init__(self, file: Path) -> None:
         self._seconds: dict[str, float] = {}

@@ -22,7 +22,7 @@ NO_TESTS = 5  # pytest's exit code
 
 
 class Outcome(NamedTuple):
-    """What came of a mutant. by: the test that failed, where there is one. seconds: of processor time.
+    """Result of the tests of a mutant. by: the test that failed, where there is one. seconds: of processor time.
 
     A mutant with which tests do not end is caught, too; with which the machine was too busy, it is not judged.
     """

@@ -59,7 +59,7 @@ def entry_point(model: Model, signature: str | None = None, outputs: Sequence[st
         raise ValueError(f"signature {signature!r} has inputs {names}, which are no inputs of its subgraph {index}")
     inputs = _named(subgraph, chosen.inputs if chosen else {}, subgraph.inputs, "input")
     used = {*subgraph.outputs, *(t for operator in subgraph.operators for t in operator.inputs)}
-    # Nobody has to give strings or handles that nothing reads.
+    # An input of strings or resource handles that no operator reads is no input of the compiled model.
     inputs = tuple(each for each in inputs if each[1].dtype in NUMPY_TYPES or each[1].index in used)
     own = _named(subgraph, chosen.outputs if chosen else {}, subgraph.outputs, "output")
     key = chosen.key if chosen else None

@@ -1,4 +1,4 @@
-"""Whether two lowerings of a model differ in nothing but the number of rows, each of which is computed by itself.
+"""Comparison of two lowerings of a model: whether they differ in the batch size only, and rows are independent.
 
 Rows are the elements along the first axis of every input and output. What a node does to an axis of a size that only a
 run can tell is known already (:class:`~tflgpu.frontend.run_time_sizes.open_axes.Sizes`): it computes the elements that

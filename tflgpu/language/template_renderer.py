@@ -1,7 +1,8 @@
 """Renders a file's prompt template; as a program, one request from its standard input, with limits.
 
-A template is a program of whoever made the file. The sandbox keeps it from this process's objects, but one expression,
-such as a power of large numbers, may take hours or all memory. As a program this file imports nothing of tflgpu.
+A chat template is untrusted code from the model file. The sandbox keeps it from this process's objects, but one
+expression, such as a power of large numbers, may take hours or all memory. As a program this file imports nothing of
+tflgpu.
 """
 
 from __future__ import annotations

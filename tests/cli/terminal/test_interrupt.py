@@ -101,7 +101,7 @@ def test_ctrl_c_ends_the_processes_of_a_verb_in_silence() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's here")
 @pytest.mark.parametrize("module", ["pyopencl", "jinja2", "typer"])
 def test_interrupts_of_imports_end_without_a_traceback(module: str, tmp_path: Path) -> None:
-    """Of `tflgpu` and of what a verb imports."""
+    """Interrupt the imports of `tflgpu` and of a verb."""
     (tmp_path / f"{module}.py").write_text("import time; print('begun', flush=True); time.sleep(60)")
     command = [sys.executable, "-m", "tflgpu", "show", str(MODEL), "--stage", "source"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))}

@@ -91,7 +91,7 @@ def bands(dst: Geometry, target: Target) -> Iterator[Band]:
 
 
 def shared_out(band: Band, dst: Geometry, target: Target) -> Iterator[Band]:
-    """Yield the band, and where cores have as many whole blocks each, bands of only those that are left over."""
+    """Yield the band; where every core has as many whole blocks, also bands for the blocks that are left over."""
     yield band
     cores, blocks = target.compute_units, tile_count(dst.channels, band.vectors * VECTOR)
     left = blocks % cores

@@ -75,7 +75,7 @@ def small_picture(info: TensorInfo, declared: Normalization | None = None) -> Ar
 
 
 def normalizations(model: bytes, inputs: int) -> list[Normalization | None]:
-    """How a file says that each of so many inputs is normalized."""
+    """Return the normalization that the file's metadata give for each of so many inputs."""
     declared = [each.normalization for each in read_metadata(model).inputs]
     return declared if len(declared) == inputs else [None] * inputs
 
