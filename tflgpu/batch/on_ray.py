@@ -59,7 +59,7 @@ def predict_on_ray(
 
 @contextmanager
 def _watched(folder: Path, size: int, step: Step) -> Iterator[None]:
-    """Open a thread looks at what is written: an interrupt must find the main one in Ray Data, which then stops its
+    """Let a thread look at what is written: an interrupt must find the main one in Ray Data, which then stops its
     own."""
     ended = threading.Event()
 

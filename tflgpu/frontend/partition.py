@@ -103,7 +103,7 @@ def holding_variables(
 def _with_constant_outputs(
     partitions: Sequence[Partition], outputs: Collection[int], calls: Collection[int]
 ) -> tuple[Partition, ...]:
-    """Return the last piece that is no call of a subgraph also gives the outputs that no operator computes."""
+    """Let the last piece that is no call of a subgraph also give the outputs that no operator computes."""
     missing = sorted({*outputs}.difference(*(p.outputs for p in partitions)))
     if not missing:
         return tuple(partitions)

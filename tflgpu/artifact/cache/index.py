@@ -86,7 +86,7 @@ class Index:
 
 @contextmanager
 def open_index(folder: Path) -> Iterator[tuple[Index, bool]]:
-    """Open the index in ``folder``, and whether it is new and empty.
+    """Return the index in ``folder``, and whether it is new and empty.
 
     Raises IndexUnavailableError. A damaged database is then deleted, so that the next call makes a new one.
     """

@@ -145,7 +145,7 @@ class _Stages(logging.Handler):
 
 @contextmanager
 def _logged(handler: logging.Handler) -> Iterator[None]:
-    """Open the library's log also goes to ``handler``."""
+    """Let the library's log also go to ``handler``."""
     level = LOGGER.level
     LOGGER.addHandler(handler)
     LOGGER.setLevel(min(LOGGER.getEffectiveLevel(), handler.level))

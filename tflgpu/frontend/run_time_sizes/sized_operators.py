@@ -675,7 +675,7 @@ def _concatenation(op: Operation) -> Results | None:
 
 @rule("NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5")
 def _suppression(op: Operation) -> Results | None:
-    """Return the number of boxes that are found lies between two others."""
+    """Limit the number of boxes that are found by two others."""
     results = op.declared()
     count, most = results[-1], results[0].size
     if not count.is_constant:

@@ -27,7 +27,7 @@ def _has_one_channel(request: Request) -> bool:
 
 @CPU.lowering("depthwise", when=_has_one_channel, reads_grids=True)
 def dense_convolution(request: Request) -> Kernel:
-    """Return a depthwise convolution of one channel is a dense one."""
+    """Lower a depthwise convolution of one channel as a dense one."""
     attributes, weights = request.attributes(Depthwise), request.node.inputs[1]
     data = request.constant(1).transpose(3, 1, 2, 0)
     tensors = {**request.graph.tensors, weights: replace(request.graph[weights], data=data, shape=data.shape)}

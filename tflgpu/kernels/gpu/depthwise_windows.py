@@ -104,7 +104,7 @@ def _candidates(request: Request) -> list[Candidate[WindowTile, KLoopWork]]:
 
 class _WindowWork(KLoopWork):
     def demand(self, target: Target) -> Demand:
-        """Return the kernel takes at least as long as one tile alone: nothing hides the latency of its loads."""
+        """Return the demand. A kernel takes as long as one tile alone at least: nothing hides the latency of loads."""
         model = target.cost_model
         step = model.batch_latency + model.working(target.local_size, self.loads, self.products, self.tile)
         alone = Demand(1, (Phase(tile_count(self.k_steps, self.split_k), (step,)),), model.tile_latency)

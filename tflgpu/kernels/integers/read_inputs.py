@@ -14,7 +14,7 @@ from tflgpu.kernels.rewriting import Planning
 
 @INTEGERS.rewrite("replace")
 def read_inputs(planning: Planning) -> Planning:
-    """Return a conversion of a model input goes, if a convolution of few channels or a layer is all that reads its
+    """Drop a conversion of a model input, if a convolution of few channels or a layer is all that reads its
     result."""
     read: dict[TensorId, TensorId] = {}
     storage: dict[TensorId, Storage] = {}

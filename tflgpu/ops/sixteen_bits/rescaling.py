@@ -80,7 +80,7 @@ def rescaled(site: Site, emit: Emitter) -> Tensor | None:
 
 @rule("LEAKY_RELU")
 def leaky_relu(site: Site, emit: Emitter) -> Tensor | None:
-    """Return steps above and below 0 have multipliers of their own."""
+    """Multiply steps above and below 0 by multipliers of their own."""
     grid, result = site.input_grids[0], judged(site.output_grids[0])
     alpha = float(site.options.get("alpha", 0.0))
     if grid is None or grid.dtype != "int16" or alpha < 0:

@@ -147,7 +147,7 @@ def value_types(graph: Graph, node: Node) -> list[VectorType]:
 
 
 def operand_types(graph: Graph, node: Node, op: EpilogueOp, types: Sequence[VectorType]) -> list[VectorType]:
-    """Return the ranges of what an epilogue op reads. types: of the values before it."""
+    """Return the types of what an epilogue op reads. types: of the values before it."""
     return [
         vector_of(graph[node.inputs[o.index]].dtype) if isinstance(o, Input) else types[o.index] for o in op.operands
     ]

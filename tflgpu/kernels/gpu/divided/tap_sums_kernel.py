@@ -44,8 +44,10 @@ def _candidates(request: Request) -> list[Candidate[TapSumsTile, KLoopWork]]:
     taps = prod((phases.window_of_phase if phases else sums.convolution.window).kernel)
 
     def work(tile: TapSumsTile) -> KLoopWork:
-        """Return a step is one tap. A load of a number moves as much as that of a vec4, as neighbours read each
-        fourth one."""
+        """Return the work; a step is one tap.
+
+        A load of a number moves as much as that of a vec4, as neighbours read each fourth one.
+        """
         return _TapSumsWork(
             tiles=tile_count(_items(request) * tile.split_k, target.local_size),
             k_steps=taps,
