@@ -47,11 +47,13 @@ class SignatureCompiler:
 
     def known(self, options: Options) -> CompiledModel | None:
         """Return the signature as the cache has it; None if it has to be compiled. Raises what :meth:`compile` does."""
-        if options.cache in ("off", "require"):
-            return None if options.cache == "off" else self.compile(options)
+        if options.cache == "off":
+            return None
         try:
             return self.compile(replace(options, cache="require"))
         except CacheMissError:
+            if options.cache == "require":
+                raise
             return None
 
     def lowered(self, options: Options) -> Frontend | None:
