@@ -639,7 +639,8 @@ class CompiledModel:
                 continue
             is_right = after is not None and not after.unchecked and not after.is_off
             if after is not None and is_right and (may_cost or not _costs_much(repaired, instance)):
-                return repaired, replace(after, repaired=half.error)
+                in_float = repaired.artifact.report.floats is None
+                return repaired, replace(after, repaired=half.error, in_float=in_float)
         return instance, half
 
     def _opened(self, clock: Stopwatch) -> Session:

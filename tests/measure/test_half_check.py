@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import threading
 import warnings
 from collections.abc import Callable
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -98,18 +100,25 @@ def test_what_is_off_is_kept_in_float(tmp_path: Path) -> None:
         assert ("half check" in opened.seconds) != warm
         assert half is not None and half.repaired > 0.05 and half.error < 5e-3
         assert mixed is not None and "second" in {kept.name for kept in mixed.kept}
+        floats = opened.report.floats
+        assert floats is not None and ("second", (1,), "measured", 400) in map(astuple, floats.tensors)
         opened.close()
 
 
 def test_inspect_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TFLGPU_CACHE_DIR", str(tmp_path / "cache"))
     path = tmp_path / "model.tflite"
-    path.write_bytes(model(1.0))
+    path.write_bytes(model(1e5))
     arguments = ("inspect", path, "--device", "Intel", "--precision", "fp16")
     assert "was not checked" in succeed(*arguments)
     found = verdict(path.read_bytes(), tmp_path / "cache", half_check="auto")
     assert found is not None
-    assert as_json(*arguments)["half"]["error"] == found.error
+    report = as_json(*arguments)
+    assert report["half"]["repaired"] == found.repaired > found.error
+    assert {tensor["name"] for tensor in report["floats"]["tensors"]} == {"second"}
+    assert re.search(
+        "1 tensor stays in float.* 400 bytes more.*outputs: 'second'", " ".join(succeed(*arguments).split())
+    )
     assert as_json("inspect", path, "--device", "Intel", "--precision", "fp32")["half"] is None
 
 

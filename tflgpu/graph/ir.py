@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from operator import is_
-from typing import Any
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,20 @@ Array = NDArray[Any]
 
 TensorId = int
 
+# Why half precision would spoil a tensor: it may exceed 65504; small numbers of it would become zero; its rounding is
+# multiplied by what reads it; it decides an index, a branch or a whole number; it is a mean whose differences count; or
+# a run found it to matter.
+KeptFor = Literal["", "overflow", "underflow", "cancellation", "index", "mean", "measured"]
+
+
+class Marks(TypedDict, total=False):
+    """What :meth:`Tensor.changed` may change."""
+
+    precise: bool
+    dynamic: bool
+    wide: bool
+    kept_for: KeptFor
+
 
 @dataclass(frozen=True)
 class Tensor:
@@ -32,6 +46,7 @@ class Tensor:
 
     precise: stored in float in every precision, because its values need more digits than half has.
     wide: stored in float as well, but not the weights of the sum that it is.
+    kept_for: the reason why an analysis or a check marked it as precise or wide; ``""`` without one.
     scale: of a quantized constant, the numbers of which its values are whole multiples; it broadcasts to ``data``,
         or has one for each block of a row, where that is a matrix.
     factor: what the numbers in memory have to be multiplied by.
@@ -51,6 +66,7 @@ class Tensor:
     dynamic: bool = False
     parts: tuple[Tensor, Tensor] | None = field(default=None, compare=False, repr=False)
     wide: bool = False
+    kept_for: KeptFor = ""
 
     @property
     def is_constant(self) -> bool:
@@ -63,12 +79,11 @@ class Tensor:
         stored = stored_elements(self)
         return 0 if stored is None else stored.nbytes
 
-    def changed(self, *, precise: bool | None = None, dynamic: bool | None = None, wide: bool | None = None) -> Tensor:
+    def changed(self, **marks: Unpack[Marks]) -> Tensor:
         """Return this tensor with other marks. Unlike ``replace`` it does not compute the elements."""
         tensor = copy(self)
-        object.__setattr__(tensor, "precise", self.precise if precise is None else precise)
-        object.__setattr__(tensor, "dynamic", self.dynamic if dynamic is None else dynamic)
-        object.__setattr__(tensor, "wide", self.wide if wide is None else wide)
+        for name, value in marks.items():
+            object.__setattr__(tensor, name, value)
         return tensor
 
     @property

@@ -17,6 +17,7 @@ from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.plan import Plan
 from tflgpu.report.advice import advise
 from tflgpu.report.integers import integer_report
+from tflgpu.report.kept_in_float import kept_in_float
 from tflgpu.report.report import FusionReport, ModelInfo, OperatorReport, Report, SignatureInfo, SubgraphInfo
 
 
@@ -47,6 +48,7 @@ def make_report(
         arena_lower_bound=sum(p.arena_lower_bound for p in plans),
         constant_bytes=sum(p.constant_bytes for p in plans),
         fusions=tuple(FusionReport(*choice) for p in plans for choice in p.fusions.items()),
+        floats=kept_in_float(plans),
         integers=integer_report(plans) if _holds_integers(frontend.model.subgraphs[frontend.entry.subgraph]) else None,
     )
 

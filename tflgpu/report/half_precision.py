@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 # Part of an output's range beyond which its error is no rounding of half.
@@ -9,6 +10,9 @@ LARGEST_ERROR = 0.005
 
 # From here on it is a defect, and no rounding of all tensors.
 LARGE = 0.05
+
+# Tensors that a sentence names.
+MOST_PLACES = 4
 
 # Why there was no comparison where the caller wanted none; who wants one later gets it.
 NOT_ASKED = "it was compiled with Numerics(half_check='off')"
@@ -47,13 +51,79 @@ class OffTensor:
         return f"{place} is off by {self.error:.2g} of its range"
 
 
+# The reasons for which a tensor stays in float, in words.
+REASONS = {
+    "overflow": "it may exceed 65504",
+    "underflow": "small numbers of it would become zero",
+    "cancellation": "what reads it multiplies its rounding",
+    "index": "it decides an index, a branch or a whole number",
+    "mean": "it is a mean, whose differences count",
+    "measured": "runs show its rounding in the outputs",
+}
+
+
+@dataclass(frozen=True)
+class FloatTensor:
+    """A tensor that stays in float in half precision.
+
+    name: in the file, ``""`` for one within an operator. operators: those that compute it; of weights, those that read
+    them. reason: a key of :data:`REASONS`. bytes: how many more than in half.
+    """
+
+    name: str
+    operators: tuple[int, ...]
+    reason: str
+    bytes: int
+
+    @property
+    def place(self) -> str:
+        """The name, or the operators within which it is computed."""
+        return repr(self.name) if self.name else f"a result of operator {', '.join(map(str, self.operators))}"
+
+
+@dataclass(frozen=True)
+class FloatStorage:
+    """What stays in float in half precision, but for a model's inputs, outputs and states.
+
+    tensors: in order of execution. total_bytes: of all activations and constants, as stored.
+    """
+
+    tensors: tuple[FloatTensor, ...]
+    total_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        """How many more they take than in half."""
+        return sum(t.bytes for t in self.tensors)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Sentences about what stays in float, a line for each reason; none where nothing does."""
+        if not self.tensors:
+            return ()
+        share = self.bytes / max(self.total_bytes, 1)
+        count = len(self.tensors)
+        head = (
+            f"{count} tensor{'s' * (count != 1)} {'stay' if count != 1 else 'stays'} in float for precision: "
+            f"{self.bytes:,} bytes more than in half, {share:.1%} of all activations and constants"
+        )
+        by_reason = {reason: [t.place for t in self.tensors if t.reason == reason] for reason in REASONS}
+        return (head, *(f"  {REASONS[reason]}: {_listed(places)}" for reason, places in by_reason.items() if places))
+
+
+def _listed(places: Sequence[str]) -> str:
+    rest = len(places) - MOST_PLACES
+    return ", ".join(places[:MOST_PLACES]) + (f" and {rest} more" if rest > 0 else "")
+
+
 @dataclass(frozen=True)
 class HalfPrecision:
     """Result of the check of a model in half precision.
 
     judge: whose answers it was compared with; ``""`` if it was not. error: the largest of an output, as a part of its
     range. first: the first tensor that is off. unchecked: why there was no comparison. inputs: how many sets were run.
-    repaired: the error before tensors were kept in float that the check had found; 0 if there was no need.
+    repaired: the error before tensors were kept in float that the check had found; 0 if there was no need. in_float:
+    whether these are all tensors.
     """
 
     judge: str
@@ -62,6 +132,7 @@ class HalfPrecision:
     unchecked: str = ""
     inputs: int = 0
     repaired: float = 0.0
+    in_float: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "error", _finite(self.error))
@@ -77,7 +148,7 @@ class HalfPrecision:
             f"compared with {self.judge}"
         )
         if self.repaired:
-            found += f" (by {self.repaired:.2g} before more tensors were kept in float)"
+            found += f" (by {self.repaired:.2g} before {'all' if self.in_float else 'more'} tensors were kept in float)"
         return f"{found}; {self.first}" if self.first else found
 
     @property

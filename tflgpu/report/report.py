@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tflgpu.model.tensor_info import TensorInfo
-from tflgpu.report.half_precision import HalfPrecision
+from tflgpu.report.half_precision import FloatStorage, HalfPrecision
 from tflgpu.report.mixed_precision import MixedPrecision
 from tflgpu.report.table import Table
 
@@ -154,6 +154,7 @@ class Report:
         fusions: With ``Execution(tuning=)``, what was measured to be faster than what the cost model had chosen.
         integers: Of a quantized model, what is computed with integers, and why the rest is not.
         half: In half precision, how far outputs are from those in float; None if that was not checked.
+        floats: In half precision, which tensors stay in float all the same, and why.
     """
 
     model: ModelInfo
@@ -169,6 +170,7 @@ class Report:
     fusions: tuple[FusionReport, ...] = ()
     integers: IntegerReport | None = None
     half: HalfPrecision | None = None
+    floats: FloatStorage | None = None
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -242,6 +244,7 @@ class Report:
         if self.mixed is not None:
             lines.append(self.mixed.summary)
             lines += (str(kept) for kept in self.mixed.kept)
+        lines += self.floats.lines if self.floats else ()
         lines += [self.half.summary] if self.half else []
         lines += map(str, self.fusions)
         return (*lines, *(f"advice: {a.text}" for a in self.advice))

@@ -66,6 +66,8 @@ def inspect_model(
         console.print(f"{report.kernels} kernels, {arena} of activations, {constants} of constants")
     if report.integers is not None:
         console.print(*map(escape, report.integers.lines), sep="\n")
+    if report.floats is not None:
+        console.print(*map(escape, report.floats.lines), sep="\n")
     if report.half is not None:
         console.print(escape(report.half.summary))
     for advice in report.advice:
@@ -156,10 +158,10 @@ def _planned(model: Path, options: tflgpu.Options) -> Report:
 
     chosen = choose(options.device, options.threads)
     cache, planned = open_cache(options), planned_target(chosen, options)
-    target = without_wrong_unit(planned, chosen, cache)
-    report = inspect_model(read_bytes(model), options, target)
-    if cache is None or planned.storage != "half":
-        return report
-    _, compiled = find(ModelContent(model), options, chosen.identity, planned, cache, Stopwatch())
-    half = HalfPrecision("", unchecked=NOT_COMPILED) if compiled is None else compiled.report.half
-    return replace(report, half=half)
+    checked = cache is not None and planned.storage == "half"
+    if cache is not None and checked:
+        _, compiled = find(ModelContent(model), options, chosen.identity, planned, cache, Stopwatch())
+        if compiled is not None:
+            return compiled.report
+    report = inspect_model(read_bytes(model), options, without_wrong_unit(planned, chosen, cache))
+    return replace(report, half=HalfPrecision("", unchecked=NOT_COMPILED)) if checked else report

@@ -213,7 +213,9 @@ def _with_kept(parts: Parts, places: Collection[Place], *, inputs: bool) -> Part
             kept = {t for p in places if p.piece == piece for t in _tensors(graph, p)}
             if inputs:
                 kept |= {t for t in graph.inputs if graph[t].dtype not in DEVICE_ELEMENTS}
-            marked.append(graph.with_nodes(graph.nodes, [graph[t].changed(precise=True) for t in kept]))
+            marked.append(
+                graph.with_nodes(graph.nodes, [graph[t].changed(precise=True, kept_for="measured") for t in kept])
+            )
             piece += 1
         graphs[partition] = tuple(marked)
     return replace(parts, graphs=graphs)

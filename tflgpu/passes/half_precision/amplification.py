@@ -61,10 +61,16 @@ class Amplifications:
         self._graph, self._ranges, self._leaving = graph, ranges, leaving
         self.found: dict[TensorId, float] = {}
         self.near_zero: set[TensorId] = set()  # tensors whose small numbers must not become zero
+        self.deciding: set[TensorId] = set()  # tensors that lead to an index, a branch or a whole number
         for node in reversed(graph.nodes):
             for tensor, factor in self._of_inputs(node):
                 if factor > self.found.get(tensor, 1.0):
                     self.found[tensor] = min(factor, JUMP)
+                    if factor >= EXACT and self._decides(node):
+                        self.deciding.add(tensor)
+
+    def _decides(self, node: Node) -> bool:
+        return node.output in self.deciding or bool(_exact_values(self._graph, node))
 
     def _of_inputs(self, node: Node) -> Iterator[tuple[TensorId, float]]:
         graph = self._graph

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tflgpu.graph.ir import Graph, Node, TensorId
+from collections.abc import Collection, Mapping
+
+from tflgpu.graph.ir import Graph, KeptFor, Node, TensorId
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.image.pooling import Pool
 from tflgpu.passes.half_precision.amplification import Amplifications, averages_products
@@ -27,15 +29,20 @@ def keep_precise(graph: Graph) -> Graph:
     Products with weights are assumed to be in range. Where a sum of many of them has to be precise, it is stored in
     float, but its weights are not, as their errors average out; unless it leads to an index or a branch.
     """
-    large = {t for t, ends in Ranges(graph, LARGEST).computed().items() if not fits(ends)}
     amplified = Amplifications(graph, Ranges(graph, USUAL), leaving_tensors(graph))
-    kept = large | {t for t, factor in amplified.found.items() if factor > MOST}
-    kept |= amplified.near_zero | _statistics(graph)
+    reasons: Mapping[KeptFor, Collection[TensorId]] = {  # of a tensor with several, the last one counts
+        "mean": _statistics(graph),
+        "underflow": amplified.near_zero,
+        "cancellation": [t for t, factor in amplified.found.items() if factor > MOST],
+        "index": amplified.deciding,
+        "overflow": [t for t, ends in Ranges(graph, LARGEST).computed().items() if not fits(ends)],
+    }
+    kept = {tensor: reason for reason, tensors in reasons.items() for tensor in tensors}
     marked = []
-    for tensor in kept - graph.given:  # those are stored in float
+    for tensor in kept.keys() - graph.given:  # those are stored in float
         if graph[tensor].dtype == "float32" and not graph[tensor].precise:
             is_sum = tensor in graph.producer and averages_products(graph, graph.producer[tensor])
-            marked.append(graph[tensor].changed(precise=not is_sum, wide=is_sum))
+            marked.append(graph[tensor].changed(precise=not is_sum, wide=is_sum, kept_for=kept[tensor]))
     return graph.with_nodes(graph.nodes, marked)
 
 
