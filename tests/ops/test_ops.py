@@ -1,7 +1,6 @@
-"""Every row of the op table, on every OpenCL runtime, in both precisions, with a chain to fuse, and alone on the first.
+"""Every row of the op table, on every OpenCL runtime, in both precisions, alone and with a chain to fuse.
 
-The kernels for GPUs run on the same runtimes: each case takes one family in fp32 and the other in fp16. The simplest
-example of each operator, of the smallest shapes, runs without a chain only.
+The kernels for GPUs run on the same runtimes. A batch of rows is one program; where it fails, each case runs alone.
 """
 
 from __future__ import annotations
@@ -10,55 +9,53 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import tflgpu
-from tests.ops.axes import FAMILIES, ONE_OF_EACH, PRECISIONS, is_simplest
+from tests.ops.axes import FAMILIES, ONE_OF_EACH, PRECISIONS
 from tests.ops.batches import SIZE, alone_and_fused, drawn, in_batches, of_each
 from tests.ops.case import Case, Row
 from tests.ops.table import ROWS
 from tests.ops.tolerance import SUMS_IN_HALF
 from tests.quick import on_first_runtime
 from tests.support.models import Builder
-from tests.support.running import run_checked
 from tests.support.side_by_side import run_together
 
 
-def is_quick(row: Row, fused: bool, device_name: str) -> bool:
-    """On the second runtime every sixth operator, with a chain. The first one computes all rows side by side."""
-    return fused and not on_first_runtime(device_name) and row in ONE_OF_EACH[::6]
+def in_turns(rows: Sequence[Row], kernels: str, precision: str) -> bool:
+    """Neighbouring batches take a family in different precisions, and each batch takes both."""
+    number = ROWS.index(rows[0]) // SIZE + FAMILIES.index(kernels)
+    return precision == PRECISIONS[number % 2]
 
 
 @pytest.mark.unoptimized
-@pytest.mark.quick(when=on_first_runtime)
+@pytest.mark.quick(
+    when=lambda rows, kernels, precision, device_name: (
+        in_turns(rows, kernels, precision) and on_first_runtime(device_name)
+    )
+)
 @pytest.mark.second_runtime(when=lambda: False)
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("kernels", FAMILIES)
 @in_batches()
-def test_rows_alone_and_fused(rows: Sequence[Row], kernels: str, device_name: str) -> None:
-    """Side by side in one program, of neighbouring batches in different precisions."""
-    precision = PRECISIONS[(ROWS.index(rows[0]) // SIZE + FAMILIES.index(kernels)) % 2]
+def test_rows_alone_and_fused(rows: Sequence[Row], kernels: str, precision: str, device_name: str) -> None:
     cases = of_each(rows, alone_and_fused)
+    # A fallback to the CPU would hide a missing kernel.
     run_together(cases, precision=precision, device=device_name, kernels=kernels, fallback="forbid")
 
 
-@pytest.mark.quick(when=is_quick)
-@pytest.mark.second_runtime(when=lambda row, fused: fused and row in ONE_OF_EACH[::2])
-@pytest.mark.parametrize("fused", [False, True], ids=["alone", "fused"])
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-@given(data=st.data())
-def test_op(row: Row, fused: bool, device_name: str, pytestconfig: pytest.Config, data: st.DataObject) -> None:
-    """The quick suite, the second runtime, and operators alone take one precision of each case."""
-    case = data.draw(row.case(fused))
-    families = data.draw(st.permutations(FAMILIES), label="families")
-    programs = list(zip(PRECISIONS, families, strict=True))
-    if not fused or not on_first_runtime(device_name) or not pytestconfig.getoption("all"):
-        programs = [data.draw(st.sampled_from(programs), label="program")]
-    if fused and is_simplest(data):
-        return
-    for precision, kernels in programs:
-        # A fallback to the CPU would hide a missing kernel.
-        run_checked(case, precision=precision, device=device_name, kernels=kernels, fallback="forbid")
+def fused(row: Row) -> list[Case]:
+    return drawn(row.case(fused=True))[1:]
+
+
+@pytest.mark.quick(
+    when=lambda rows, device_name: not on_first_runtime(device_name) and ONE_OF_EACH.index(rows[0]) % (6 * SIZE) == 0
+)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("kernels", FAMILIES)
+@in_batches(ONE_OF_EACH)
+def test_rows_with_optimization(rows: Sequence[Row], kernels: str, precision: str, device_name: str) -> None:
+    """Each operator with a chain, as its users compile it: the optimizers of two compilers."""
+    run_together(of_each(rows, fused), precision=precision, device=device_name, kernels=kernels, fallback="forbid")
 
 
 def in_half(row: Row) -> list[Case]:

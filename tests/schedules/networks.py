@@ -38,10 +38,8 @@ def network(
     return KernelSource("", tuple(functions), tuple(f.name for f in functions)), executable
 
 
-GIVE, TAKE = (
-    1000,
-    1001,
-)  # what a host does, as if they were launches: it gives the input of a run, and takes its results
+# The host's part, as launches of their own: it gives the input of a run, and takes its results.
+GIVE, TAKE = 1000, 1001
 
 
 def visits(layers: Layers) -> Callable[[Accesses, int, int], None]:
@@ -61,6 +59,8 @@ def visits(layers: Layers) -> Callable[[Accesses, int, int], None]:
                     raise WrongScheduleError(f"run {tile} is over without {place}")
             return
         (interval, n), item = launches[launch], accesses.item
+        if not 0 <= tile < layers[interval][n]:
+            raise WrongScheduleError(f"launch {launch} has no tile {tile}")
         if accesses.gave_up(interval):
             return
         runs = {accesses.read(INPUT) or 0} if interval == 0 else set[object]()
