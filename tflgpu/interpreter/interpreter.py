@@ -95,17 +95,28 @@ class Interpreter:
         self._main.invoke()
 
     def set_tensor(self, tensor_index: int, value: ArrayLike) -> None:
-        """Copy a value of the tensor's shape and element type into it; the next run keeps it for inputs only.
+        """Copy a value into a tensor. The next run keeps it for inputs only.
 
-        Raises ValueError for another shape or type, before :meth:`allocate_tensors`, and for constants and variables.
+        Args:
+            tensor_index: The tensor's number in the main subgraph.
+            value: An array of the tensor's shape and element type.
+
+        Raises:
+            ValueError: The shape or the type is another one, the tensor is a constant or a variable, or
+                :meth:`allocate_tensors` was not called.
         """
         self._main.set(tensor_index, value)
 
     def get_tensor(self, tensor_index: int, subgraph_index: int = 0) -> Array:
         """Return a copy of an input, an output or a constant; of any other tensor, if all are preserved.
 
-        Subgraphs besides the main one have values after a :class:`SignatureRunner` has run them. Raises ValueError for
-        a tensor that has no value, and for unknown ones.
+        Args:
+            tensor_index: The tensor's number in its subgraph.
+            subgraph_index: The subgraph's number. Others than the main one have values after a
+                :class:`SignatureRunner` has run them.
+
+        Raises:
+            ValueError: The tensor has no value, or there is no such tensor or subgraph.
         """
         if type(subgraph_index) is int and subgraph_index == 0:  # as in most calls
             return self._main.value(tensor_index).copy()
@@ -115,17 +126,26 @@ class Interpreter:
         return self._model.tensors(subgraph_index).value(tensor_index).copy()
 
     def tensor(self, tensor_index: int) -> Callable[[], Array]:
-        """Return a function that gives the tensor's own array, not a copy. A run reads what is written to an input's
-        array.
+        """Return a function that gives the tensor's own array, not a copy.
 
-        Hold the function, not the array: as long as there is one, running and allocating raise RuntimeError.
+        A run reads what is written to an input's array. Hold the function, not the array: as long as there is an
+        array, running and allocating raise RuntimeError.
+
+        Args:
+            tensor_index: The tensor's number in the main subgraph.
         """
         return lambda: self._views.of(self._main.value(tensor_index))
 
     def resize_tensor_input(self, input_index: int, tensor_size: Sequence[int] | Array, strict: bool = False) -> None:
         """Give an input another shape. It takes effect at the next :meth:`allocate_tensors`.
 
-        strict: change only sizes that the file leaves open. Raises RuntimeError for others, and for an unknown tensor.
+        Args:
+            input_index: The input's number in the main subgraph.
+            tensor_size: The new shape.
+            strict: Whether to change only sizes that the file leaves open.
+
+        Raises:
+            RuntimeError: There is no such tensor, or ``strict`` forbids the shape.
         """
         self._views.check_released()
         self._main.resize(input_index, tensor_size, strict)
@@ -146,7 +166,14 @@ class Interpreter:
         return list(map(self._main.details, self._model.subgraphs[0].outputs))
 
     def get_tensor_details(self, subgraph_index: int = 0) -> list[Details]:
-        """LiteRT's description of every tensor of a subgraph. Raises ValueError for an unknown subgraph."""
+        """Return LiteRT's description of every tensor of a subgraph.
+
+        Args:
+            subgraph_index: The subgraph's number.
+
+        Raises:
+            ValueError: There is no such subgraph.
+        """
         count = self.num_subgraphs()
         if not 0 <= whole_number("subgraph_index", subgraph_index, LEAST_INDEX) < count:
             raise ValueError(
@@ -164,10 +191,16 @@ class Interpreter:
         return {s.key: {"inputs": list(s.inputs), "outputs": list(s.outputs)} for s in self._model.signatures}
 
     def get_signature_runner(self, signature_key: str | None = None) -> SignatureRunner:
-        """Return a runner for a signature, by default for the only one. Raises ValueError for an unknown key.
+        """Return a runner for a signature.
 
         Signatures of different subgraphs are compiled separately. They share resource variables, and equal weights are
         on the device once.
+
+        Args:
+            signature_key: The signature's name; None stands for the only one.
+
+        Raises:
+            ValueError: There is no such signature, or None is given and there are several.
         """
         signatures = self._model.signatures
         if signature_key is None:

@@ -63,7 +63,11 @@ class ModelSession:
         return tuple(self._states)
 
     def states_of(self, signature: str | None) -> frozenset[str]:
-        """Return the inputs of a signature that are states."""
+        """Return the inputs of a signature that are states.
+
+        Args:
+            signature: As of :meth:`run`.
+        """
         return self._bindings[signature].reads
 
     def prepare(self, signature: str | None) -> None:

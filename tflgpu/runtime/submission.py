@@ -114,7 +114,11 @@ class Submission:
         return self.wait()
 
     def take(self, names: Collection[str]) -> dict[str, Array]:
-        """Wait for the inference, and take these outputs out of what :meth:`wait` returns."""
+        """Wait for the inference, and take some outputs out of what :meth:`wait` returns.
+
+        Args:
+            names: The names of these outputs. Each can be taken once.
+        """
         outputs = self.wait()
         return {name: outputs.pop(name) for name in names}
 
