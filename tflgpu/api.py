@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -15,24 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from tflgpu.artifact import serializer
 from tflgpu.artifact.artifact import Artifact, CpuPartition
-from tflgpu.artifact.cache import Cache, content_hash, warn_once
 from tflgpu.checking.option_fields import whole_number
-from tflgpu.errors import (
-    BuildError,
-    CacheMissError,
-    DeviceError,
-    DeviceWarning,
-    FallbackWarning,
-    PrecisionWarning,
-    UnsupportedError,
-    warn_caller,
-)
+from tflgpu.errors import DeviceWarning, FallbackWarning, PrecisionWarning, warn_caller
 from tflgpu.graph.layout import Shape
-from tflgpu.measure.device_model import planned_target
 from tflgpu.model.model_source import ModelContent, ModelSource
 from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.opening import Opener
 from tflgpu.options import Options, Shapes, check_options
-from tflgpu.report.half_precision import LARGE, LARGEST_ERROR, NOT_ASKED, HalfPrecision
 from tflgpu.report.profile import Profile
 from tflgpu.report.report import Report
 from tflgpu.report.stopwatch import Stopwatch
@@ -41,33 +27,17 @@ from tflgpu.runtime.input_check import Given, Inputs, Outputs
 from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.kernel_times import kernel_times
 from tflgpu.runtime.model_variables import ModelVariables
-from tflgpu.runtime.opencl.build import WideGroupsError, load_compiler
-from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.process import Using, is_orphan
-from tflgpu.runtime.opencl.session import DeviceFailures, Opening, Session, session_on
-from tflgpu.runtime.rival_instances import open_fastest
+from tflgpu.runtime.opencl.session import Session, session_on
 from tflgpu.runtime.runner import Runner
 from tflgpu.runtime.signatures import Family, Signatures
 from tflgpu.runtime.submission import Submission
 
 if TYPE_CHECKING:
-    from tflgpu.frontend.frontend import Frontend
-    from tflgpu.measure.half_check import HalfCheck
     from tflgpu.model.metadata.declarations import ModelMetadata
     from tflgpu.report.table import Table
     from tflgpu.runtime.bindings import Bind
     from tflgpu.runtime.model_session import ModelSession, OpenSignature
-
-LOGGER = logging.getLogger(__name__)
-
-# For runs that look for tensors to keep in float, where the check of half precision finds too large an error.
-REPAIR_SECONDS = 3.0
-
-# Kernels of a model that is small: it may be repaired by keeping all of it in float.
-FEW_KERNELS = 16
-
-# Times the memory of activations that a repair of a little error may take.
-DEAR = 1.1
 
 Found = TypeVar("Found")
 
@@ -117,20 +87,6 @@ def inspect(model: ModelSource, options: Options | None = None) -> Report:
         return inspect_model(content.bytes, check_options(options))
 
 
-def lowered_model(model: ModelSource, options: Options) -> Frontend | None:
-    """Return a model as :func:`compile` would lower it; None if LiteRT has to try a part of it first.
-
-    Nothing is compiled. Raises what :func:`compile` does of a model, its operators and the device.
-    """
-    from tflgpu.compiler import lower_file  # a warm start must not import the compiler
-
-    content = ModelContent(model)
-    with content.naming_file(), Using():
-        target = choose(options.device, options.threads).target(options)
-        frontend = lower_file(content.bytes, options, target.missing_types)
-        return frontend if all(p.on_device for p in frontend.partitions()) else None
-
-
 class CompiledModel:
     """A model on a device. Made by :func:`tflgpu.compile`; thread-safe, picklable, a context manager.
 
@@ -157,24 +113,16 @@ class CompiledModel:
         self._model, self.options = model, options
         self._own_queue = queue is None
         clock = Stopwatch()
-        given = given if queue is None else session_on(queue)
-        self.device = given.device if given else choose(options.device, options.threads)
-        clock.lap("device")
-        self._opening = Opening(self.device, given)
-        self._shared = () if family is None else tuple(shared for shared, _ in family.constants)
-        self._half_check: HalfCheck | None = None
-        self._target = self._planned = planned_target(self.device, options, partial(self._opened, clock))
-        if self._target.family == "gpu":
-            clock.lap("measure")
-        LOGGER.info("device %d: %s, %s", self.device.index, self.device.name, self._target.precision)
-        with DeviceFailures(self.device, "preparing the model"):
-            instance = self._instantiate(options, clock)
+        shared = () if family is None else tuple(shared for shared, _ in family.constants)
+        self._opener = Opener(model, options, clock, given if queue is None else session_on(queue), shared)
+        self.device = self._opener.device
+        instance = self._opener.open(options, clock)
         self.seconds: Mapping[str, float] = clock.laps
         self._artifact: Artifact = instance.artifact
         self._constants = tuple(instance.constants())
         self._variables = variables or (ModelVariables() if family is None else family.variables)
-        runs = self._instantiate_for, self._variables
-        self._runner = Runner(self.inputs, self._opening.session(), instance, *runs)
+        runs = self._open_for_shapes, self._variables
+        self._runner = Runner(self.inputs, self._opener.session, instance, *runs)
         self._states: ModelSession | None = None if family is None else family.states
         self._family_beside = None if family is None else ref(family)
         self._own_family = self._new_family() if family is None else None
@@ -208,7 +156,7 @@ class CompiledModel:
     def precision(self) -> str:
         """Precision that ``Options.precision`` became: ``"fp32"``, ``"fp16"``, ``"fp16_fast"``; with a tolerance
         ``"mixed"``."""
-        return self._target.precision if self.report.mixed is None else "mixed"
+        return self._opener.target.precision if self.report.mixed is None else "mixed"
 
     @property
     def executor(self) -> Literal["launch", "persistent", "claiming"]:
@@ -245,7 +193,7 @@ class CompiledModel:
     @property
     def queue(self) -> Queue:
         """The in-order queue on which the model runs; arrays on the device have to belong to its context."""
-        return self._opening.session().queue
+        return self._opener.session.queue
 
     def run(self, inputs: Inputs, outputs: Outputs | None = None) -> dict[str, NDArray[Any]]:
         """Run one inference, and wait for it.
@@ -503,7 +451,7 @@ class CompiledModel:
 
     def _new_family(self) -> Family[CompiledModel]:
         artifact = self._artifact
-        make = partial(_compile_member, self._model, self._opening.session(), self._own_queue)
+        make = partial(_compile_member, self._model, self._opener.session, self._own_queue)
         known_as = artifact.signature, artifact.signatures
         family = Family(self, *known_as, self.options, make, self._variables)
         family.share(self._constants)
@@ -521,196 +469,15 @@ class CompiledModel:
             raise ValueError(f"{len(given)} inputs were given; the model has {len(names)} besides its states: {names}")
         return dict(zip(names, given, strict=True))
 
-    def _instantiate_for(self, shapes: tuple[Shape, ...]) -> Instance:
+    def _open_for_shapes(self, shapes: tuple[Shape, ...]) -> Instance:
         """Return the instance for inputs of these shapes. Raises ModelError if the model's file is needed and has
         changed."""
         wanted = {info.name: shape for info, shape in zip(self.inputs, shapes, strict=True)}
         is_first = shapes == tuple(info.shape for info in self.inputs)
         options = self.options if is_first else replace(self.options, shapes=Shapes(inputs=wanted))
-        instance = self._instantiate(options, Stopwatch())
+        instance = self._opener.open(options, Stopwatch())
         _warn_of_half(instance)
         return instance
-
-    def _instantiate(self, options: Options, clock: Stopwatch) -> Instance:
-        """From the cache if it can be; else compiled, and kept there."""
-        cache = serializer.open_cache(options)
-        if cache is None:
-            self._content_hash = content_hash(self._model.bytes)
-            instance = self._checked(self._open(None, options, clock, None), None, options, clock, None)
-        else:
-            identity, target = self.device.identity, self._target
-            key, stored = serializer.find(self._model, options, identity, target, cache, clock, self._shared)
-            if stored is None and self._shared and not cache.is_writable:  # perhaps with all of its weights
-                key, stored = serializer.find(self._model, options, identity, target, cache, clock)
-            self._content_hash = key.fields["content"]
-            if stored is None and options.cache == "require":
-                raise CacheMissError(
-                    f"the cache has no artifact {key.name} of this model for {self.device.name}, driver "
-                    f"{self.device.driver}; `tflgpu precompile-cache` makes it"
-                )
-            LOGGER.info("the cache %s %s", "does not have" if stored is None else "has", key.name)
-            try:
-                with DeviceFailures(self.device, "loading the model"):
-                    instance = self._open(stored, options, clock, cache)
-            except MemoryError:
-                raise
-            except Exception as error:  # an entry, or a program of the cache, may be another one than its key says
-                if stored is None and not isinstance(error, DeviceError):
-                    raise
-                self._opening.session()  # raises what is no fault of the cache
-                warn_once(
-                    "binary", f"the model cannot be loaded with what the cache holds: {error}; it is compiled anew"
-                )
-                instance = self._open(None, options, clock, None)
-            if cache.is_writable and instance.keep_binaries(cache, clock):
-                artifact = instance.artifact
-                del instance  # and with it what it holds on the device
-                with DeviceFailures(self.device, "loading the model"):
-                    instance = self._open(artifact, options, clock, cache)
-            instance = self._checked(instance, stored, options, clock, cache)
-            if instance.artifact != stored:
-                serializer.store(cache, key, instance.artifact, self._model.name)
-                clock.lap("store")
-        instance.release_constants()
-        if not instance.artifact.has_free_axes:
-            self._model.release()
-        return instance
-
-    def _checked(
-        self, instance: Instance, stored: Artifact | None, options: Options, clock: Stopwatch, cache: Cache | None
-    ) -> Instance:
-        """Return the instance with what the check of half precision finds in its report; another one, if that is
-        nearer.
-
-        What was stored without a check is checked now, if the caller wants one.
-        """
-        check, self._half_check = self._half_check, None
-        if self._target.storage != "half" or options.numerics.tolerance is not None:
-            return instance
-        half = instance.artifact.report.half
-        if check is None and stored is not None and half is not None and half.unchecked == NOT_ASKED:
-            check = self._new_check(options, clock, cache)
-            if check is not None:
-                from tflgpu.compiler import lower_file
-
-                check.begin(lower_file(self._model.bytes, options, self._target.missing_types))
-        if check is None:
-            if stored is None and options.numerics.half_check == "off":
-                return _with_half(instance, HalfPrecision("", unchecked=NOT_ASKED))
-            return instance
-        clock.lap("upload")
-        half = check.verdict(instance)
-        if half is not None and half.is_off and check.may_be_repaired(instance.artifact):
-            instance, half = self._repaired(instance, half, check, options, clock, cache)
-        if half is not None and half.is_off:
-            half = check.named(instance.artifact, half)
-        clock.lap("half check")
-        return _with_half(instance, half)
-
-    def _repaired(
-        self,
-        instance: Instance,
-        half: HalfPrecision,
-        check: HalfCheck,
-        options: Options,
-        clock: Stopwatch,
-        cache: Cache | None,
-    ) -> tuple[Instance, HalfPrecision]:
-        """Return the model with more tensors in float, and what the check finds then; as it was, if that is no
-        better."""
-        from tflgpu.compiler import compile_model
-        from tflgpu.measure.mixed_precision.calibrator import Calibrator
-
-        LOGGER.info("half precision is off by %.2g: looking for tensors to keep in float", half.error)
-        session, timeout = self._opened(clock), options.cpu_part.trial_timeout
-        limit = LARGEST_ERROR, check.inputs, session, cache, timeout
-        some = self._planned, Calibrator(*limit, scales=check.scales, seconds=REPAIR_SECONDS)
-        every = replace(self._planned, storage="float"), None
-        # A small model may as well be in float as a whole; a large one would be much slower than its user expects.
-        may_cost = half.error > LARGE and (instance.artifact.report.kernels or 0) <= FEW_KERNELS
-        for target, calibrator in (some, every) if may_cost else (some,):
-            try:
-                rest = clock, None, calibrator, self._shared
-                artifacts = compile_model(self._model.bytes, options, target, *rest)
-                repaired = open_fastest(artifacts, session, clock, cache, timeout)
-                after = check.verdict(repaired)
-            except (BuildError, DeviceError, UnsupportedError, ValueError, WideGroupsError) as obstacle:
-                LOGGER.info("no tensors can be kept in float: %s", obstacle)
-                continue
-            is_right = after is not None and not after.unchecked and not after.is_off
-            if after is not None and is_right and (may_cost or not _costs_much(repaired, instance)):
-                in_float = repaired.artifact.report.floats is None
-                return repaired, replace(after, repaired=half.error, in_float=in_float)
-        return instance, half
-
-    def _opened(self, clock: Stopwatch) -> Session:
-        """Return the session, once the driver has opened it: it may take longer for that than planning takes."""
-        session = self._opening.session()
-        clock.lap("context")
-        return session
-
-    def _open(self, stored: Artifact | None, options: Options, clock: Stopwatch, cache: Cache | None) -> Instance:
-        """Return the artifact, or the fastest of new ones; kernels whose built forms allow smaller groups are planned
-        anew."""
-        drafts = stored is None and cache is not None and cache.is_writable
-        while True:
-            try:
-                rivals = self._compile(options, clock, cache) if stored is None else (stored,)
-                timeout = options.cpu_part.trial_timeout
-                return open_fastest(rivals, self._opened(clock), clock, cache, timeout, drafts=drafts)
-            except WideGroupsError as error:
-                stored, self._planned = None, self._planned.with_group_sizes(error.sizes)
-
-    def _compile(self, options: Options, clock: Stopwatch, cache: Cache | None = None) -> tuple[Artifact, ...]:
-        """Several artifacts if only measuring can tell which of them is the fastest."""
-        load_compiler(self.device.handle, self._opening)
-        measures = options.execution.tuning != "none" or options.numerics.tolerance is not None
-        with nullcontext() if measures else _without_collections():
-            return self._compile_now(options, clock, cache)
-
-    def _compile_now(self, options: Options, clock: Stopwatch, cache: Cache | None) -> tuple[Artifact, ...]:
-        # A warm start must not import the compiler, and what that imports.
-        from tflgpu.compiler import compile_model
-
-        tuner = None
-        if options.execution.tuning != "none":
-            from tflgpu.measure.tuner import DeviceTuner
-
-            tuner = DeviceTuner(self._opened(clock), options.execution.tuning, cache)
-        calibrator = None
-        numerics, timeout = options.numerics, options.cpu_part.trial_timeout
-        if numerics.tolerance is not None:
-            from tflgpu.measure.mixed_precision.calibrator import Calibrator
-
-            calibrator = Calibrator(numerics.tolerance, numerics.calibration or (), self._opened(clock), cache, timeout)
-        rest = clock, tuner, calibrator, self._shared, self._half_checked(options, clock, cache)
-        artifacts = compile_model(self._model.bytes, options, self._planned, *rest)
-        integers = artifacts[0].report.integers
-        if integers is not None and integers.products:
-            from tflgpu.measure.integer_check import without_wrong_unit
-
-            checked = without_wrong_unit(self._planned, self.device, cache, partial(self._opened, clock))
-            clock.lap("measure")
-            if checked != self._planned:
-                self._planned = checked
-                artifacts = compile_model(self._model.bytes, options, checked, *rest)
-        if not artifacts[0].has_free_axes:
-            self._model.release()
-        return artifacts
-
-    def _half_checked(self, options: Options, clock: Stopwatch, cache: Cache | None) -> Callable[[Any], None] | None:
-        """Return what begins the check of half precision once the model is lowered; None where none is wanted."""
-        if self._target.storage == "half" and self._half_check is None:
-            self._half_check = self._new_check(options, clock, cache)
-        return self._half_check.begin if self._half_check is not None else None
-
-    def _new_check(self, options: Options, clock: Stopwatch, cache: Cache | None) -> HalfCheck | None:
-        """Return the check of half precision, where one is wanted."""
-        from tflgpu.measure.half_check import HalfCheck, is_wanted
-
-        is_kept = cache is not None and cache.is_writable
-        wanted = is_wanted(options, kept=is_kept)
-        return HalfCheck(self._model.bytes, options, partial(self._opened, clock)) if wanted else None
 
     def __enter__(self) -> CompiledModel:
         return self
@@ -721,7 +488,7 @@ class CompiledModel:
     def __reduce__(self) -> tuple[Callable[..., CompiledModel], tuple[ModelSource, str, Options]]:
         if not self._own_queue:
             raise TypeError("a model on a queue of the caller's cannot be pickled")
-        return _compile_again, (self._model.path or self._model.bytes, self._content_hash, self.options)
+        return _compile_again, (self._model.path or self._model.bytes, self._opener.content_hash, self.options)
 
     def _of_file(self, read: Callable[[bytes], Found]) -> Found:
         was_read = self._model.is_read
@@ -750,37 +517,10 @@ class CompiledModel:
         return f"<CompiledModel on {self.device.name}: {self.report.kernels} kernels>"
 
 
-def _costs_much(repaired: Instance, instance: Instance) -> bool:
-    """Whether tensors in float take so much more memory that the caller had better choose."""
-    before, after = (each.artifact.report.arena_bytes or 0 for each in (instance, repaired))
-    return after > DEAR * before
-
-
-def _with_half(instance: Instance, half: HalfPrecision | None) -> Instance:
-    """Return the instance, with this in its report."""
-    instance.artifact = replace(instance.artifact, report=replace(instance.artifact.report, half=half))
-    return instance
-
-
 def _warn_of_half(instance: Instance) -> None:
     half = instance.artifact.report.half
     if half is not None and half.warning:
         warn_caller(half.warning, PrecisionWarning)
-
-
-@contextmanager
-def _without_collections() -> Iterator[None]:
-    """Collect no garbage: the compiler's modules and a plan are not, and looking for it takes up to 30 ms."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if gc.get_freeze_count() == 0:  # the caller has frozen nothing
-            gc.freeze()
-            gc.unfreeze()  # what is new is old from now on, without a collection
-        if was_enabled:
-            gc.enable()
 
 
 def compile_with_variables(model: ModelSource, options: Options, variables: ModelVariables) -> CompiledModel:
@@ -814,7 +554,7 @@ def compile_beside(first: CompiledModel, options: Options) -> CompiledModel:
     Raises:
         Exception: What :func:`compile` does.
     """
-    return _compile_beside(first._model, first._opening.session(), first._own_queue, options, first._family)
+    return _compile_beside(first._model, first._opener.session, first._own_queue, options, first._family)
 
 
 def _compile_beside(

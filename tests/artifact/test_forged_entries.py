@@ -138,7 +138,7 @@ def test_any_field_is_a_right_answer_or_a_miss(
 
 def test_the_binary_of_another_program_is_not_used(tmp_path: Path, device_name: str) -> None:
     """In the entry of the model and in that of the kernel."""
-    options = Options(precision="fp32", device=device_name, cache_files=CacheFiles(path=tmp_path))
+    options = Options(precision="fp16", device=device_name, cache_files=CacheFiles(path=tmp_path))
     cache, key = stored(options)
     artifact = serializer.load(cache, key)
     assert artifact is not None
@@ -156,6 +156,7 @@ def test_the_binary_of_another_program_is_not_used(tmp_path: Path, device_name: 
     with pytest.warns(tflgpu.CacheWarning, match="it is compiled anew") as raised:
         model = tflgpu.compile(scaled(2.0), options)
     assert len(raised) == 1
+    assert model.report.half is not None  # it was checked anew
     np.testing.assert_array_equal(model.run(X)["y"], 2 * X)
     assert "plan" not in tflgpu.compile(scaled(2.0), options).seconds
 

@@ -16,10 +16,10 @@ from tests.frontend.stateful_models import delay
 from tests.quick import on_first_runtime
 from tests.safety.models import scaled
 from tests.support.models import Builder
-from tflgpu.api import lowered_model
 from tflgpu.frontend.independent_rows import has_same_rows
 from tflgpu.interpreter import subgraph_tensors
 from tflgpu.interpreter.row_pieces import RowPieces
+from tflgpu.opening import lower_for_device
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
 EITHER = [pytest.param(LiteRT, id="litert"), pytest.param(tflgpu.Interpreter, id="tflgpu")]
@@ -284,7 +284,7 @@ def embedded_rows(batch: int) -> bytes:
 )
 def test_rows_are_independent(build: Callable[[int], bytes], independent: bool) -> None:
     options = [tflgpu.Options(shapes=tflgpu.Shapes(batch=batch)) for batch in (5, 3)]
-    one, other = (lowered_model(build(5), each) for each in options)
+    one, other = (lower_for_device(build(5), each) for each in options)
     assert one and other
     assert has_same_rows(one.lowered, other.lowered) == independent
 

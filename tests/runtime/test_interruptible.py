@@ -16,7 +16,7 @@ from tflgpu.errors import BuildError
 from tflgpu.runtime.opencl import build
 from tflgpu.runtime.opencl.compiling import compiler_process
 from tflgpu.runtime.opencl.interruptible import LITTLE_WORK, InterruptibleRuns, interruptible
-from tflgpu.runtime.opencl.session import Opening
+from tflgpu.runtime.opencl.session import SessionOpening
 
 
 def test_an_interrupt_does_not_wait_for_the_call() -> None:
@@ -123,7 +123,7 @@ def test_a_compiler_is_loaded_once_for_each_device(monkeypatch: pytest.MonkeyPat
     loading: dict[Any, threading.Thread] = {}
     monkeypatch.setattr(build, "_loading", loading)
     for context, device in ("a", 1), ("b", 1), ("c", 2):
-        build.load_compiler(device, Opening(device, SimpleNamespace(context=context)))  # type: ignore[arg-type]
+        build.load_compiler(device, SessionOpening(device, SimpleNamespace(context=context)))  # type: ignore[arg-type]
     for thread in loading.values():
         thread.join()
     assert sorted(compiled) == ["a", "c"]

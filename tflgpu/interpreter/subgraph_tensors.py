@@ -15,7 +15,6 @@ from tflgpu.api import (
     CompiledModel,
     compile_beside,
     compile_with_variables,
-    lowered_model,
     reset_variable_tensors,
 )
 from tflgpu.checking.option_fields import whole_number
@@ -23,6 +22,7 @@ from tflgpu.errors import CacheMissError, DeviceError
 from tflgpu.graph.layout import Shape
 from tflgpu.interpreter.row_pieces import RowPieces
 from tflgpu.model.tensor_details import tensor_details
+from tflgpu.opening import lower_for_device
 from tflgpu.options import Options, Shapes
 from tflgpu.runtime.model_variables import ModelVariables
 
@@ -57,8 +57,8 @@ class SignatureCompiler:
             return None
 
     def lowered(self, options: Options) -> Frontend | None:
-        """Return what :func:`tflgpu.api.lowered_model` says of the signature."""
-        return lowered_model(self._source, options)
+        """Return what :func:`tflgpu.opening.lower_for_device` says of the signature."""
+        return lower_for_device(self._source, options)
 
     def compile(self, options: Options) -> CompiledModel:
         """Compile a signature, with the weights of the one that was compiled first, as long as that lives."""

@@ -15,7 +15,7 @@ from tflgpu.errors import DeviceError
 from tflgpu.runtime.opencl import session
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program, make_kernel
-from tflgpu.runtime.opencl.session import Opening, open_session
+from tflgpu.runtime.opencl.session import SessionOpening, open_session
 
 
 def test_a_context_beside_python_is_one_of_the_device(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +39,7 @@ def test_a_driver_that_refuses_a_context_is_heard_of_where_that_is_needed(
         raise DeviceError("no context today")
 
     monkeypatch.setattr(session, "open_session", refuse)
-    opening = Opening(choose(device_name))
+    opening = SessionOpening(choose(device_name))
     for _ in range(2):
         with pytest.raises(DeviceError, match="no context today"):
             opening.session()

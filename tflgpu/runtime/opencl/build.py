@@ -25,7 +25,7 @@ from tflgpu.runtime.opencl.program import (
     load_program,
     make_kernel,
 )
-from tflgpu.runtime.opencl.session import Opening, Session
+from tflgpu.runtime.opencl.session import Session, SessionOpening
 from tflgpu.target import WHOLE_PLAN
 
 LOGGER = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ def check_groups(program: Program, executable: Executable, session: Session) -> 
         raise WideGroupsError(sizes)
 
 
-def load_compiler(device: cl.Device, opening: Opening) -> None:
+def load_compiler(device: cl.Device, opening: SessionOpening) -> None:
     """Let the driver load its compiler while the caller plans what to compile: in another process, or in a thread.
 
     Drivers load it with the first program, and take longer for that than for a small kernel.
@@ -75,7 +75,7 @@ def load_compiler(device: cl.Device, opening: Opening) -> None:
         thread.start()
 
 
-def _compile_nothing(opening: Opening) -> None:
+def _compile_nothing(opening: SessionOpening) -> None:
     with Helping(), suppress(BuildError, DeviceError, cl.Error):  # the model's own program will tell
         compile_program(opening.session().context, "__kernel void nothing() {}")
 

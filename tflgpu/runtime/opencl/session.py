@@ -84,7 +84,7 @@ def open_session(device: Device) -> Session:
         return Session(device, context, queue, _queue_aside(device, context))
 
 
-class Opening:
+class SessionOpening:
     """A session that is being opened by a thread, while the caller plans what to run on it."""
 
     def __init__(self, device: Device, session: Session | None = None) -> None:
