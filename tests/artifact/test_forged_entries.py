@@ -122,7 +122,8 @@ def test_any_field_is_a_right_answer_or_a_miss(
     assert known is not None
     digest = {serializer.DIGEST: known.metadata[serializer.DIGEST]} if keeps_digest else {}
     rng = random.Random(5)
-    for path in rng.sample(list(places_in(record)), 200 if pytestconfig.getoption("all") else 25):
+    places = [*places_in(record)]
+    for path in rng.sample(places, min(len(places), 200 if pytestconfig.getoption("all") else 25)):
         changed = copy.deepcopy(record)
         *way, last = path
         parent = reduce(lambda value, step: value[step], way, changed)
