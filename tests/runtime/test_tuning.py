@@ -216,12 +216,15 @@ def test_a_damaged_record_is_measured_again(damage: str, measured: Measured, tmp
     if damage == "truncated":
         record.write_bytes(record.read_bytes()[:-1])
     else:
-        content = {"foreign": {"choices": 7}, "impossible": {"choice": [99, 99, 99]}}[damage]
         cache = serializer.open_cache(Options(cache_files=CacheFiles(path=tmp_path)))
         (entry,) = asked_on(device_name, network(32))
         assert cache is not None
         device = choose(device_name)
-        cache.store(serializer.tuning_key(entry, "fast", device.identity), {}, content)
+        key = serializer.tuning_key(entry, "fast", device.identity)
+        if damage == "foreign":
+            cache.store(key, {}, {"choices": 7})
+        else:
+            serializer.store_choice(cache, key, (99, 99, 99))
         assert len(list((tmp_path / "v1" / "tunings").iterdir())) == 1, "it is the record of another kernel"
     for model in (tmp_path / "v1" / "models").iterdir():
         model.unlink()

@@ -228,6 +228,9 @@ class Artifact:
 
 def check_artifact(artifact: Artifact) -> None:
     """Raise ValueError, or TypeError, for an artifact that cannot run: a file of the cache may say anything."""
+    for side in (artifact.inputs, artifact.outputs):
+        if len({info.name for _, info in side}) < len(side):
+            raise ValueError("two inputs, or two outputs, have the same name")
     known = {tensor for tensor, _ in artifact.inputs}
     for partition in artifact.partitions:
         for piece in pieces_of(partition):

@@ -8,12 +8,13 @@ version.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -169,8 +170,7 @@ def store(cache: Cache, key: Key, artifact: Artifact, name: str | None = None) -
     """Keep an artifact. name: of the model's file, for a listing. Faults of the disk are a CacheWarning."""
     blobs: list[Blob] = []
     record = encode(artifact, blobs)
-    metadata = {"artifact": record, DIGEST: _digest(record, blobs), "model": name}
-    cache.store(key, {f"blob.{i}": blob for i, blob in enumerate(blobs)}, metadata)
+    store_record(cache, key, "artifact", record, blobs, {"model": name})
 
 
 def load_choice(cache: Cache, key: Key) -> tuple[int, ...] | None:
@@ -180,7 +180,7 @@ def load_choice(cache: Cache, key: Key) -> tuple[int, ...] | None:
 
 def store_choice(cache: Cache, key: Key, choice: tuple[int, ...]) -> None:
     """Keep measured parameters of a kernel. Faults of the disk are a CacheWarning."""
-    cache.store(key, {}, {"choice": list(choice)})
+    store_record(cache, key, "choice", list(choice))
 
 
 def tuning_key(kernel: str, effort: str, device: DeviceIdentity) -> Key:
@@ -198,7 +198,7 @@ def load_probes(cache: Cache, device: DeviceIdentity) -> Probes | None:
 
 def store_probes(cache: Cache, device: DeviceIdentity, probes: Probes) -> None:
     """Keep what was measured of a device. Faults of the disk are a CacheWarning."""
-    cache.store(keys.probes_key(PROBES_REVISION, device), {}, {"probes": encode(probes, [])})
+    store_record(cache, keys.probes_key(PROBES_REVISION, device), "probes", encode(probes, []))
 
 
 def load_unit(cache: Cache, key: Key) -> bool | None:
@@ -213,6 +213,19 @@ def store_unit(cache: Cache, key: Key, right: bool) -> None:
     cache.store(key, {}, {"right": right})
 
 
+def store_record(
+    cache: Cache,
+    key: Key,
+    field: str,
+    record: Any,
+    blobs: Sequence[Blob] = (),
+    others: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Keep a record in a field of an entry's metadata, beside others, with what tells that it is as it was stored."""
+    metadata = {field: record, DIGEST: _digest(record, blobs), **others}
+    cache.store(key, {f"blob.{i}": blob for i, blob in enumerate(blobs)}, metadata)
+
+
 def _decoded(
     cache: Cache, key: Key, kind: type[T], field: str, name: str, check: Callable[[T], None] | None = None
 ) -> T | None:
@@ -223,7 +236,7 @@ def _decoded(
         return None
     try:
         record, blobs = found.metadata[field], [found.tensors[f"blob.{i}"] for i in range(len(found.tensors))]
-        if DIGEST in found.metadata and found.metadata[DIGEST] != _digest(record, blobs):
+        if found.metadata[DIGEST] != _digest(record, blobs):
             raise ValueError("it is not what was stored")
         value = decode(kind, record, blobs)
         if check is not None:
