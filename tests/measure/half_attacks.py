@@ -4,44 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tests.support.models import Builder
 
-Floats = NDArray[np.float32]
+Array = NDArray[Any]
 Build = Callable[[Builder, int], int]
 
 
 @dataclass(frozen=True)
 class Attack:
-    """A model of one input.
+    """Operators after an input.
 
-    build: appends operators to a tensor, which is a copy of the input that may be stored in half, and returns the
-    result. scale, mean: of normal inputs.
+    build: appends them to a tensor, which is a copy of the input that may be stored in half, and returns the result.
+    scale, mean: of normal inputs. whole: inputs are integers from 0 to this instead. kept: a reason for which a tensor
+    stays in float.
     """
 
     build: Build
     shape: tuple[int, ...] = (1, 16, 64)
     scale: float = 1.0
     mean: float = 0.0
+    whole: int = 0
+    kept: str = ""
 
-    def model(self) -> bytes:
-        builder = Builder()
-        x = builder.input(self.shape, name="x")
-        return builder.finish([self.build(builder, _copy(builder, x))])
+    def append(self, b: Builder, name: str) -> tuple[int, int]:
+        """The result, and that of another layer, for which the copy is stored."""
+        if self.whole:
+            x = b.input(self.shape, "int32", name=name)
+            return self.build(b, x), b.add("ABS", [x], self.shape, "int32")
+        x = copied(b, b.input(self.shape, name=name))
+        rows = b.add("RESHAPE", [x], (size := int(np.prod(self.shape)) // 16, 16), new_shape=[size, 16])
+        return self.build(b, x), b.add("FULLY_CONNECTED", [rows, b.weights(4, 16)], (size, 4))
 
-    def inputs(self, seed: int = 0) -> Floats:
-        values = np.random.default_rng(seed).normal(self.mean, self.scale, self.shape)
-        return values.astype(np.float32)
+    def inputs(self, random: np.random.Generator) -> Array:
+        if self.whole:
+            return random.integers(0, self.whole, self.shape, np.int32, endpoint=True)
+        return random.normal(self.mean, self.scale, self.shape).astype(np.float32)
 
 
-def _copy(b: Builder, x: int) -> int:
+def copied(b: Builder, x: int) -> int:
     """The same tensor in memory of its own: readers of a product with the identity cannot compute it themselves."""
     channels = b.shape(x)[-1]
     flat = b.add("FULLY_CONNECTED", [x, b.constant(np.eye(channels, dtype=np.float32))], b.shape(x), keep_num_dims=True)
     return flat
+
+
+def joined(attacks: Mapping[str, Attack]) -> bytes:
+    """A model of all of them. Inputs have their names; the first outputs are theirs."""
+    builder = Builder()
+    results, others = zip(*(attack.append(builder, name) for name, attack in attacks.items()), strict=True)
+    return builder.finish([*results, *others])
 
 
 def number(b: Builder, value: float) -> int:
@@ -247,8 +263,104 @@ IMAGE = (1, 24, 24, 16)
 GROUPED = (1, 24, 24, 4, 4)
 MOVED = (1, 24 * 24, 16)
 
+
+def offset(b: Builder, x: int) -> int:
+    """Numbers that are moved far away and back."""
+    far = b.add("ADD", [x, number(b, 1000)])
+    moved = b.add("TRANSPOSE", [far, b.ints([0, 2, 1])], (1, 64, 16))
+    return b.add("SUB", [moved, number(b, 1000)])
+
+
+def stretched(b: Builder, x: int) -> int:
+    """Between the least number of a row and the greatest one."""
+    least, greatest = mean(b, x, "REDUCE_MIN"), mean(b, x, "REDUCE_MAX")
+    return b.add("DIV", [b.add("SUB", [x, least]), b.add("SUB", [greatest, least])], b.shape(x))
+
+
+def similarity(b: Builder, x: int) -> int:
+    """The variance of windows, beside their means."""
+    image = b.add("RESHAPE", [x], (1, 32, 32, 1), new_shape=[1, 32, 32, 1])
+
+    def blurred(y: int) -> int:
+        window = {"filter_width": 5, "filter_height": 5, "stride_w": 1, "stride_h": 1, "padding": "VALID"}
+        return b.add("AVERAGE_POOL_2D", [y], (1, 28, 28, 1), **window)
+
+    average = blurred(image)
+    variance = b.add("SUB", [blurred(product(b, image)), product(b, average)])
+    brightness = b.add("DIV", [average, b.add("ADD", [product(b, average), number(b, 1)])])
+    return b.add("CONCATENATION", [variance, brightness], (1, 28, 28, 2), axis=3)
+
+
+def floats(b: Builder, x: int) -> int:
+    return b.add("CAST", [x], b.shape(x))
+
+
+def elapsed(b: Builder, x: int) -> int:
+    """Since the first of some times."""
+    times = floats(b, x)
+    return b.add("SUB", [times, b.add("REDUCE_MIN", [times, b.ints([-1])], (1, 1), keep_dims=True)])
+
+
+def distances(b: Builder, x: int) -> int:
+    """Between positions."""
+    places = floats(b, x)
+    column = b.add("RESHAPE", [places], (64, 1), new_shape=[64, 1])
+    return b.add("SUB", [column, places], (64, 64))
+
+
+def rotary(b: Builder, x: int) -> int:
+    """Waves of several frequencies at positions."""
+    column = b.add("RESHAPE", [floats(b, x)], (64, 1), new_shape=[64, 1])
+    angles = b.add("MUL", [column, b.constant((1e4 ** -(np.arange(8) / 8)).astype(np.float32)[None])], (64, 8))
+    return b.add("CONCATENATION", [b.add("SIN", [angles]), b.add("COS", [angles])], (64, 16), axis=1)
+
+
+def expected_square(b: Builder, x: int) -> int:
+    """Of places up to 512: weights that half cannot hold."""
+    squares = b.constant(np.arange(512 - 64, 512, dtype=np.float32)[None] ** 2)
+    return b.add("FULLY_CONNECTED", [b.add("SOFTMAX", [x], beta=1.0), squares], rows(b, x), keep_num_dims=True)
+
+
+def little_weights(b: Builder, x: int) -> int:
+    y = b.add("FULLY_CONNECTED", [x, b.weights(8, 64, scale=1e-7)], (1, 16, 8), keep_num_dims=True)
+    return b.add("MUL", [y, number(b, 1e7)])
+
+
+def windows(b: Builder, x: int) -> int:
+    """Sums of neighbours as differences of cumulative sums."""
+    sums = b.add("CUMSUM", [b.add("ADD", [x, number(b, 30)]), b.ints(-1)])
+    first, last = (b.add("SLICE", [sums, b.ints([0, 0, n]), b.ints([1, 16, 56])], (1, 16, 56)) for n in (0, 8))
+    return b.add("SUB", [last, first])
+
+
+def flat_places(b: Builder, x: int) -> int:
+    """A row and a column of an image as one index, in float."""
+    row, column = (
+        b.add("FLOOR", [b.add("MUL", [b.add("LOGISTIC", [y]), number(b, size)])])
+        for y, size in ((x, 89.9), (b.add("NEG", [x]), 159.9))
+    )
+    index = b.add("CAST", [b.add("ADD", [b.add("MUL", [row, number(b, 160)]), column])], b.shape(x), "int32")
+    return b.add("GATHER", [b.weights(90 * 160), index], axis=0)
+
+
+def peaks(b: Builder, x: int) -> int:
+    """What is the greatest of its neighbours."""
+    image = b.add("RESHAPE", [x], (1, 32, 32, 1), new_shape=[1, 32, 32, 1])
+    window = {"filter_width": 3, "filter_height": 3, "stride_w": 1, "stride_h": 1, "padding": "SAME"}
+    greatest = b.add("MAX_POOL_2D", [image], **window)
+    is_peak = b.add("EQUAL", [image, greatest], None, "bool")
+    return b.add("MUL", [image, b.add("CAST", [is_peak], b.shape(image))])
+
+
+def capped_scores(b: Builder, x: int) -> int:
+    """Attention whose scores are large before a TANH keeps them in bounds."""
+    scores = b.add("BATCH_MATMUL", [x, x], (1, 16, 16), adj_y=True)
+    capped = b.add("MUL", [b.add("TANH", [b.add("MUL", [scores, number(b, 0.02)])]), number(b, 50)])
+    return b.add("BATCH_MATMUL", [b.add("SOFTMAX", [capped], beta=1.0), x], b.shape(x))
+
+
 ATTACKS: Mapping[str, Attack] = {
-    "places of pixels": Attack(sampled(240)),
+    "places of pixels": Attack(sampled(240), kept="index"),
     "places of many pixels": Attack(sampled(1920)),
     "fractions": Attack(fraction, scale=60),
     "rounded": Attack(step("ROUND"), scale=300),
@@ -257,21 +369,36 @@ ATTACKS: Mapping[str, Attack] = {
     "a threshold": Attack(masked, scale=300),
     "waves": Attack(wave("SIN"), scale=60),
     "other waves": Attack(wave("COS"), scale=300),
-    "small probabilities": Attack(logits),
+    "small probabilities": Attack(logits, kept="cancellation"),
     "exponentials": Attack(exponential, mean=8, scale=2),
     "overflowing exponentials": Attack(exponential, mean=11, scale=1),
     "a softplus": Attack(softplus, scale=10),
     "logarithms": Attack(logarithm),
-    "moments": Attack(moments_of_image, IMAGE, mean=30),
+    "moments": Attack(moments_of_image, IMAGE, mean=30, kept="overflow"),
     "moments of large numbers": Attack(moments_of_image, IMAGE, mean=100, scale=300),
     "a layer norm of moments": Attack(layer_norm_of_moments, mean=10),
     "squares": Attack(squared, scale=400),
     "squared distances": Attack(squared_distance, scale=1000),
     "lengths": Attack(normalized_by_length, scale=1000),
     "lengths of little": Attack(normalized_by_length, scale=1e-3),
+    "numbers moved far": Attack(offset, kept="cancellation"),
+    "stretched rows": Attack(stretched, mean=300),
+    "a similarity": Attack(similarity, mean=30, kept="cancellation"),
+    "times": Attack(elapsed, (1, 64), whole=1_000_000),
+    "distances of positions": Attack(distances, (1, 64), whole=60_000),
+    "rotary angles": Attack(rotary, (1, 64), whole=60_000),
+    "expected squares": Attack(expected_square, kept="overflow"),
+    "little weights": Attack(little_weights, kept="underflow"),
+    "sums of windows": Attack(windows),
+    "flat places": Attack(flat_places),
+    "peaks": Attack(peaks),
+    "capped scores": Attack(capped_scores, scale=3),
+}
+
+# To be multiplied by any number from 1 to 3,000.
+NORMS: Mapping[str, Attack] = {
     **{
-        f"RMSNorm {name}, scale {scale}": Attack(build, scale=scale)
-        for scale in (1, 3000)
+        f"RMSNorm {name}": Attack(build)
         for name, build in {
             "by powers": rms_norm(power, mean, inverse_power),
             "by sums": rms_norm(square, mean_by_sum, inverse_root),
@@ -282,8 +409,7 @@ ATTACKS: Mapping[str, Attack] = {
         }.items()
     },
     **{
-        f"{name}, scale {scale}": Attack(build, shape, scale=scale)
-        for scale in (1, 3000)
+        name: Attack(build, shape)
         for name, build, shape in (
             ("LayerNorm by powers", layer_norm(power, mean, inverse_power), (1, 16, 64)),
             ("LayerNorm by sums", layer_norm(product, mean_by_sum, inverse_root), (1, 16, 64)),

@@ -26,9 +26,9 @@ Array = NDArray[Any]
 TensorId = int
 
 # Why half precision would spoil a tensor: it may exceed 65504; small numbers of it would become zero; its rounding is
-# multiplied by what reads it; it decides an index, a branch or a whole number; it is a mean whose differences count; or
-# a run found it to matter.
-KeptFor = Literal["", "overflow", "underflow", "cancellation", "index", "mean", "measured"]
+# multiplied by what reads it; it decides an index, a branch or a whole number; it is a mean whose differences count; it
+# holds large whole numbers; or a run found it to matter.
+KeptFor = Literal["", "overflow", "underflow", "cancellation", "index", "mean", "whole", "measured"]
 
 
 class Marks(TypedDict, total=False):

@@ -58,6 +58,7 @@ REASONS = {
     "cancellation": "what reads it multiplies its rounding",
     "index": "it decides an index, a branch or a whole number",
     "mean": "it is a mean, whose differences count",
+    "whole": "it holds whole numbers beyond 2048",
     "measured": "runs show its rounding in the outputs",
 }
 

@@ -30,11 +30,22 @@ UNIT = 2.0**-11  # the largest error of half, as a part of a number
 LEAST = 2.0**-25  # smaller numbers are stored as zero
 SMALL = 1e-3  # an error by that which is too large, as a part of the largest result
 
+# Rounding is an error of 5e-4 at most, this many times of which outputs may be off.
+MOST = 4.0
+
 # Of a number whose next neighbour leads to another index, branch or whole number.
 JUMP = 4096.0
 
 # From here on weights are stored in float, too.
 EXACT = JUMP / 4
+
+# Of a difference between a mean of products and a product of means, which may be much smaller than both;
+# and of one between a number and the least or greatest one.
+CANCELS = EXACT
+
+# Functions of a number and constants that give a multiple of it, perhaps moved; and kinds that move elements.
+LINEAR = frozenset(("add", "div", "mul", "neg", "sub"))
+MOVE = frozenset(("map", "rearrange", "reshape", "strided"))
 
 # Terms of a sum from which on their errors are taken to leave nothing of an amplification; of a smaller one.
 MANY, FEW = 32, 4
@@ -84,7 +95,9 @@ class Amplifications:
         for index, factor in (rule.inputs or {}).items() if rule else ():
             yield node.inputs[index], factor
         if isinstance(node.attributes, Softmax) and node.output in self._leaving:
-            yield node.inputs[0], max(map(abs, self._ranges.of(node.inputs[0])))
+            yield node.inputs[0], _largest(self._ranges.of(node.inputs[0]))
+        wanted += ((operand, CANCELS) for operand in _moments(graph, node))
+        steep = steep or self._cancels(node)
         if not steep and all(factor <= 1 for _, factor in wanted):
             return
         measured = _Chain(graph, node, self._ranges, is_leaving=node.output in self._leaving)
@@ -100,6 +113,21 @@ class Amplifications:
                     yield from self._through_kernel(node, amplified)
                     if node.kind == "map" and measured.needs_small(place, operand):
                         self.near_zero.add(node.inputs[0])
+
+    def _cancels(self, node: Node) -> bool:
+        """Whether a sum or difference is in a much smaller range than what it is made of."""
+        if not any(op.function in ("add", "sub") for op in node.epilogue):
+            return False
+        values = self._ranges.values(node)
+        for op, result in zip(node.epilogue, values[1:], strict=True):
+            if op.function in ("add", "sub"):
+                operands = (values[o.index] if isinstance(o, Value) else self._read(node, o) for o in op.operands)
+                if max(map(_largest, operands)) > MOST * _largest(result):
+                    return True
+        return False
+
+    def _read(self, node: Node, operand: Input) -> Range:
+        return self._ranges.of(node.inputs[operand.index])
 
     def _through_kernel(self, node: Node, amplified: float) -> Iterator[tuple[TensorId, float]]:
         rule, factor = KINDS.get(node.kind), amplified
@@ -135,6 +163,75 @@ def _exact_values(graph: Graph, node: Node) -> list[tuple[int | Input, float]]:
 def _is_zero(graph: Graph, node: Node, operand: Operand) -> bool:
     data = graph.constant(node.inputs[operand.index]) if isinstance(operand, Input) else None
     return data is not None and not np.any(data)
+
+
+def _largest(ends: Range) -> float:
+    return max(map(abs, ends))
+
+
+def _moments(graph: Graph, node: Node) -> Iterator[int | Input]:
+    """Yield the operands of differences between a mean of products and a product of means, as of a variance, and
+    between numbers and the least or greatest of some."""
+    for op in node.epilogue:
+        if op.function == "sub":
+            is_product, is_average, is_extreme = (
+                [of(graph, node, o) for o in op.operands] for of in (_is_product, _is_average, _is_extreme)
+            )
+            if (is_product == [not each for each in is_average] and any(is_product)) or any(is_extreme):
+                yield from (o if isinstance(o, Input) else o.index for o in op.operands)
+
+
+def _is_product(graph: Graph, node: Node, operand: Operand) -> bool:
+    """Whether an operand is a product of two computed numbers, or a multiple of one."""
+    at = _computing(graph, node, operand)
+    if at is None or at[1] is None:
+        return False
+    node, op = at[0], at[1]
+    computed = [o for o in op.operands if not _is_constant(graph, node, o)]
+    if op.function == "square" or (op.function == "mul" and len(computed) == 2):
+        return True
+    return op.function in LINEAR and len(computed) == 1 and _is_product(graph, node, computed[0])
+
+
+def _is_average(graph: Graph, node: Node, operand: Operand) -> bool:
+    """Whether an operand is a sum or mean of several numbers, or a multiple of one."""
+    at = _computing(graph, node, operand)
+    if at is None:
+        return False
+    node, op = at
+    if op is None:
+        rule = KINDS.get(node.kind)
+        return rule is not None and rule.passes == "averaged" and _terms(graph, node) >= FEW
+    computed = [o for o in op.operands if not _is_constant(graph, node, o)]
+    return op.function in LINEAR and len(computed) == 1 and _is_average(graph, node, computed[0])
+
+
+def _is_extreme(graph: Graph, node: Node, operand: Operand) -> bool:
+    at = _computing(graph, node, operand)
+    if at is None or at[1] is not None or not isinstance(at[0].attributes, Reduce):
+        return False
+    return at[0].attributes.function in ("max", "min")
+
+
+def _computing(graph: Graph, node: Node, operand: Operand) -> tuple[Node, EpilogueOp | None] | None:
+    """Return the node and the epilogue op that compute an operand, wherever its elements are moved; None for the op
+    where it is a kernel's result, None for what no node computes."""
+    while True:
+        if isinstance(operand, Input):
+            if node.inputs[operand.index] not in graph.producer:
+                return None
+            node = graph.producer[node.inputs[operand.index]]
+            operand = Value(len(node.epilogue))
+        elif operand.index:
+            return node, node.epilogue[operand.index - 1]
+        elif node.kind in MOVE:
+            operand = Input(0)
+        else:
+            return node, None
+
+
+def _is_constant(graph: Graph, node: Node, operand: Operand) -> bool:
+    return isinstance(operand, Input) and graph[node.inputs[operand.index]].is_constant
 
 
 def averages_products(graph: Graph, node: Node) -> bool:

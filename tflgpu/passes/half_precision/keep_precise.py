@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+import numpy as np
+
+from tflgpu.graph.deferred import stored_elements
 from tflgpu.graph.ir import Graph, KeptFor, Node, TensorId
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.image.pooling import Pool
-from tflgpu.passes.half_precision.amplification import Amplifications, averages_products
-from tflgpu.passes.half_precision.ranges import KEEP_RANGE, LARGEST, USUAL, Ranges, fits
-
-# Rounding is an error of 5e-4 at most, this many times of which outputs may be off.
-MOST = 4.0
+from tflgpu.passes.half_precision.amplification import MOST, Amplifications, averages_products
+from tflgpu.passes.half_precision.ranges import FLOAT_MAX, KEEP_RANGE, LARGEST, USUAL, Ranges, fits
+from tflgpu.target import HALF_MAX
 
 # Part of a tensor that a mean of it is at most, to cost nothing.
 LITTLE = 8
+
+# Half holds all whole numbers up to this one.
+LARGEST_COUNT = 2048
+
+# The least number that half holds with all of its digits.
+LEAST_NORMAL = 2.0**-14
+
+# Kinds of nodes that multiply their first input by weights and add up.
+PRODUCTS = frozenset(("convolution", "depthwise", "fully_connected", "matmul"))
 
 STATISTICS = frozenset(("mean", "sum", "sum_of_squares"))
 
@@ -23,19 +33,21 @@ def keep_precise(graph: Graph) -> Graph:
     """Mark the tensors that half precision would spoil.
 
     These are: tensors that may exceed 65504, as sums and powers of numbers in range do; those whose rounding is
-    multiplied by more than :data:`MOST` until it reaches an output, an index or a branch; and means that elementwise
-    functions read, which are small, and whose differences may be smaller still.
+    multiplied by more than :data:`MOST` until it reaches an output, an index or a branch; means that elementwise
+    functions read, which are small, and whose differences may be smaller still; and integers that were made floats.
 
     Products with weights are assumed to be in range. Where a sum of many of them has to be precise, it is stored in
     float, but its weights are not, as their errors average out; unless it leads to an index or a branch.
     """
     amplified = Amplifications(graph, Ranges(graph, USUAL), leaving_tensors(graph))
+    ranges, out_of_reach = Ranges(graph, LARGEST), _out_of_reach(graph)
     reasons: Mapping[KeptFor, Collection[TensorId]] = {  # of a tensor with several, the last one counts
+        "whole": _whole_numbers(graph, ranges),
         "mean": _statistics(graph),
-        "underflow": amplified.near_zero,
+        "underflow": amplified.near_zero | out_of_reach["underflow"],
         "cancellation": [t for t, factor in amplified.found.items() if factor > MOST],
         "index": amplified.deciding,
-        "overflow": [t for t, ends in Ranges(graph, LARGEST).computed().items() if not fits(ends)],
+        "overflow": {t for t, ends in ranges.computed().items() if not fits(ends)} | out_of_reach["overflow"],
     }
     kept = {tensor: reason for reason, tensors in reasons.items() for tensor in tensors}
     marked = []
@@ -61,6 +73,35 @@ def _takes_elements(node: Node) -> bool:
     if isinstance(node.attributes, Reduce | Pool):
         return node.attributes.function in ("max", "min", "maximum")
     return node.kind in KEEP_RANGE
+
+
+def _whole_numbers(graph: Graph, ranges: Ranges) -> set[TensorId]:
+    """Floats that are integers of more digits than half has: times, counts and positions, whose differences count."""
+    found = set[TensorId]()
+    for node in graph.nodes:
+        if node.epilogue and node.epilogue[-1].function == "to_float":
+            low, high = ranges.of(node.output)
+            if max(-low, high) > LARGEST_COUNT:
+                found.add(node.output)
+        elif not node.epilogue and _takes_elements(node) and not found.isdisjoint(node.inputs):
+            found.add(node.output)
+    return found
+
+
+def _out_of_reach(graph: Graph) -> Mapping[KeptFor, set[TensorId]]:
+    """Weights that half cannot hold or of which it leaves few digits; of those beyond 65504 the products, too."""
+    found: dict[KeptFor, set[TensorId]] = {"overflow": set(), "underflow": set()}
+    for node in graph.nodes:
+        for tensor in node.inputs[1:2] if node.kind in PRODUCTS else ():
+            data = stored_elements(graph[tensor])
+            if not isinstance(data, np.ndarray) or not data.size:  # quantized weights are within reach
+                continue
+            largest = max(-float(data.min()), float(data.max()))
+            if HALF_MAX < largest <= FLOAT_MAX:
+                found["overflow"].update((tensor, node.output))
+            elif 0 < largest < LEAST_NORMAL:
+                found["underflow"].add(tensor)
+    return found
 
 
 def _statistics(graph: Graph) -> set[TensorId]:

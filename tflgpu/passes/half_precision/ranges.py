@@ -36,6 +36,13 @@ WITH_POLES = frozenset(("div", "floor_div", "log", "pow", "rsqrt"))
 # Where functions turn that do not only rise or only fall, such as `square`, `gelu` and `sin`.
 TURNS = (-pi, -pi / 2, -1.0, 0.0, 1.0, pi / 2, pi)
 
+# Functions whose results are truth values.
+COMPARES = (name for name, each in FUNCTIONS.items() if each.rounding == "compares")
+TRUTHS = frozenset(("logical_and", "logical_not", "logical_or", "to_bool", *COMPARES))
+
+# The least and the greatest number of element types that hold small ones only.
+SMALL_TYPES: Mapping[str, Range] = {"bool": (0.0, 1.0), "int8": (-128.0, 127.0), "uint8": (0.0, 255.0)}
+
 FLOAT_MAX = float(np.finfo(np.float32).max)
 
 # Part of the limit: a mean as a sum times a rounded 1 / n is no larger than its terms.
@@ -87,7 +94,8 @@ class Ranges:
         """Return the range of a tensor. Constants are in the range of half, too: a mask of -1e9 is no sum."""
         data = self._graph.constant(tensor)
         if data is None or not data.size:
-            return self._found.get(tensor, self._assumed.unknown)
+            unknown = SMALL_TYPES.get(self._graph[tensor].dtype, self._assumed.unknown)
+            return self._found.get(tensor, unknown)
         return _within((-HALF_MAX, HALF_MAX), (float(data.min()), float(data.max())))
 
     def values(self, node: Node) -> list[Range]:
@@ -99,6 +107,10 @@ class Ranges:
             )
             if op.function == "select":
                 values.append(_hull(operands[1:]))
+            elif op.function in TRUTHS:
+                values.append((0.0, 1.0))
+            elif op.function == "to_float":
+                values.append(operands[0])
             elif all(t == "float" for t in operand_types(self._graph, node, op, types)):
                 values.append(_applied(op.function, op.parameters, operands, _is_square(op), self._assumed))
             else:
@@ -127,7 +139,8 @@ class Ranges:
         if node.kind in ("map", "reshape"):
             return self.of(first)
         moved = [t for i, t in enumerate(node.inputs) if i not in node.epilogue_inputs]
-        return _hull([(0.0, 0.0), *map(self.of, moved)])
+        pads = sum(graph[t].size for t in moved) != graph[node.output].size
+        return _hull([*([(0.0, 0.0)] if pads else []), *map(self.of, moved)])
 
 
 def value_types(graph: Graph, node: Node) -> list[VectorType]:
