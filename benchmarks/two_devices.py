@@ -42,7 +42,6 @@ import tflgpu
 from benchmarks import zoo
 from benchmarks.publish import publish
 from tflgpu.batch import Predictor
-from tflgpu.batch.on_ray import BLOCKS_IN_FLIGHT
 
 # In a block of Ray's object store. Larger blocks are fewer tasks, for each of which Ray takes milliseconds.
 BATCHES = 16
@@ -51,6 +50,10 @@ STORE = 24 << 30  # bytes of it: some 160 blocks of images at batch 64
 
 # Images that one device is given in one run on Ray: seconds of work for the fastest.
 ROWS = 1 << 17
+
+# Blocks that are given to an actor at once. Ray Data looks ten times a second which are done; of its default, two, a
+# fast device has none left by then.
+BLOCKS_IN_FLIGHT = 8
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": FACTS | {"artifact", "checking", "compiler", "graph", "model", "opening", "report", "runtime"},
     "inputs": {"errors", "model"},
     "evaluate": {"api", "artifact", "errors", "fallback", "inputs", "model", "options", "report", "version"},
-    "batch": {"api", "artifact", "errors", "evaluate", "inputs", "model", "options", "runtime"},
+    "batch": {"api", "artifact", "errors", "evaluate", "inputs", "model", "options", "runtime", "version"},
     "page": PLANNING | {"api", "compiler", "frontend", "measure", "report", "runtime"},
     "interpreter": GRAPH | {"api", "checking", "frontend", "opening", "runtime"},
     "hardware_accelerator": set(),

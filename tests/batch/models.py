@@ -8,7 +8,7 @@ from tflgpu.model.writer import ModelBuilder
 
 ROW = (2, 3)
 
-ROWS = 400  # of a prediction over several workers
+ROWS = 800  # of a prediction over several workers: three parts
 
 
 def exponentials(rows: int = 1, free: bool = False) -> bytes:

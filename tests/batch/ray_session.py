@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,32 +19,34 @@ from tflgpu.batch import Predictor, on_ray
 from tflgpu.batch import evaluation as evaluation_module
 from tflgpu.batch.arrow_columns import arrow_column
 from tflgpu.batch.evaluation import EvaluationActor, workplace
-from tflgpu.batch.on_ray import Worker, cluster, predict_inside
-from tflgpu.batch.prediction import Prediction, open_rows, predict
+from tflgpu.batch.job import Job
+from tflgpu.batch.job_folder import JobFolder, PartResult
+from tflgpu.batch.on_ray import PartActor, cluster
+from tflgpu.batch.prediction import predict
 from tflgpu.evaluate.folder_diff import Difference
 from tflgpu.evaluate.task import Row, Task
 from tflgpu.evaluate.worker import in_this_process
 from tflgpu.options import Options, Shapes
 
-FATAL = 250
-
 FOLDER = Path(sys.argv[1])
 
 
-class Mortal(Worker):
-    """Is killed once, in the midst of its rows, and leaves a file that says how it started."""
+class Mortal(PartActor):
+    """Is killed once, in the midst of its parts, and leaves a file that says how it started."""
 
-    def __init__(self, *arguments: object, folder: Path = FOLDER) -> None:
-        super().__init__(*arguments)
-        self._folder = folder
-        (folder / f"{os.getpid()}.start").write_text(json.dumps(list(self._predictor._predictor.model.seconds)))
+    def __init__(self, job: Job, folder: JobFolder, place: Path = FOLDER) -> None:
+        super().__init__(job, folder)
+        self._place = place
+        if self._predictor:
+            seconds = self._predictor._predictor.model.seconds
+            (place / f"{os.getpid()}.start").write_text(json.dumps(list(seconds)))
 
-    def __call__(self, table: pa.Table) -> pa.Table:
-        obituary = self._folder / "killed"
-        if FATAL in table["id"].to_pylist() and not obituary.exists():
+    def compute(self, part: int) -> tuple[int, PartResult]:
+        obituary = self._place / "killed"
+        if part == 1 and not obituary.exists():
             obituary.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().__call__(table)
+        return super().compute(part)
 
 
 def write_input(folder: Path) -> None:
@@ -94,29 +95,28 @@ def main() -> None:
     inputs = FOLDER / "inputs"
     write_input(inputs)
     model = exponentials()
-    prediction = Prediction(model, Options(shapes=Shapes(batch=16), precision="fp32"), {}, None)
-    rows = open_rows([inputs], model, (), None, None)
-    predict(rows, prediction, FOLDER / "here", lambda: None)
-    on_ray.Worker = Mortal  # type: ignore[misc]
+    options = Options(shapes=Shapes(batch=16), precision="fp32")
+    predict(model, inputs, FOLDER / "here", options)
+    on_ray.PartActor = Mortal  # type: ignore[misc]
+    predict(model, inputs, FOLDER / "ray", options, workers=2)
+    on_ray.PartActor = PartActor  # type: ignore[misc]
     try:
-        with cluster(None):
-            predict_inside(rows, prediction, FOLDER / "ray", 2)
-            dataset = ray.data.read_parquet(str(inputs), override_num_blocks=5).map_batches(
-                Predictor,
-                fn_constructor_args=(model, prediction.options),
-                fn_constructor_kwargs={"devices": [0, 0]},
-                batch_size=37,
-                concurrency=2,
-                num_cpus=0,
-            )
-            public = pa.concat_tables(dataset.iter_batches(batch_size=None, batch_format="pyarrow")).sort_by("id")
-            evaluation_module.EvaluationActor = MortalActor  # type: ignore[misc]
-            place = workplace(task, 2)
-            evaluated = timeless(place.rows(files)) == rows_here and place.engines == here_place.engines
-            on_ray.Worker = Worker  # type: ignore[misc]
-            predict_inside(rows, replace(prediction, columns={"x": "nothing"}), FOLDER / "fails", 1)
+        predict(model, inputs, FOLDER / "fails", options, columns={"x": "nothing"}, workers=2)
     except ValueError as error:
         failure = str(error)
+    with cluster(None):
+        dataset = ray.data.read_parquet(str(inputs), override_num_blocks=5).map_batches(
+            Predictor,
+            fn_constructor_args=(model, options),
+            fn_constructor_kwargs={"devices": [0, 0]},
+            batch_size=37,
+            concurrency=2,
+            num_cpus=0,
+        )
+        public = pa.concat_tables(dataset.iter_batches(batch_size=None, batch_format="pyarrow")).sort_by("id")
+        evaluation_module.EvaluationActor = MortalActor  # type: ignore[misc]
+        place = workplace(task, 2)
+        evaluated = timeless(place.rows(files)) == rows_here and place.engines == here_place.engines
     here, there = (pq.read_table(FOLDER / name) for name in ("here", "ray"))
     print(
         json.dumps(

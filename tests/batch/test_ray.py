@@ -1,4 +1,4 @@
-"""Ray Data's workers: the same rows as in one process, although one of them is killed."""
+"""Workers of Ray: the same rows as in one process, although one of them is killed."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ def test_workers_give_what_one_process_gives(tmp_path: Path) -> None:
     assert not any("plan" in start for start in facts["starts"]), "a worker compiled what the cache has"
     assert facts["public"]
     assert facts["evaluated"], "an evaluation's rows differ from those of one process"
-    assert facts["failure"] == "there is no column 'nothing' for input 'x'; there are ['w']"
+    assert facts["failure"] == "there is no column 'nothing' for input 'x'; there are ['id', 'name', 'w', 'x']"

@@ -37,14 +37,27 @@ def numpy_column(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
     return stored if axes is None else stored.transpose(0, *(axis + 1 for axis in axes))
 
 
+def check_numbers(name: str, kind: pa.DataType) -> None:
+    """Raise ValueError for a type of columns that has neither numbers nor lists of them."""
+    inner = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+    while _is_list(inner):
+        inner = inner.value_type
+    if not (pa.types.is_primitive(inner) or pa.types.is_null(inner)):
+        raise ValueError(f"column {name!r} has the type {kind}; numbers, or lists of numbers, were expected")
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
 def _rows(array: pa.Array) -> NDArray[Any]:
     kind = array.type
     if array.null_count:
-        raise ValueError(f"{array.null_count} of its values are null")
+        raise ValueError(f"null stands for {array.null_count} of its values")
     if pa.types.is_primitive(kind):
         numbers: NDArray[Any] = array.to_numpy(zero_copy_only=False)
         return numbers
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+    if not _is_list(kind):
         raise ValueError("numbers, or lists of numbers, were expected")
     inner = _rows(array.flatten())
     lengths = np.unique(array.value_lengths())

@@ -11,13 +11,10 @@ from typing import Any
 import ray
 from ray.util import ActorPool
 
-from tflgpu.batch.on_ray import Failure, cluster, gpus_for_each
+from tflgpu.batch.on_ray import LIMITS, Failure, cluster, gpus_for_each
 from tflgpu.batch.own_device import own_device
 from tflgpu.evaluate.task import Row, Task
 from tflgpu.evaluate.worker import Engines, Worker, Workplace
-
-# Starts of a worker, and tries of a file: one that kills its process would begin again for ever.
-LIMITS = {"max_restarts": 100, "max_task_retries": 5}
 
 
 @contextmanager

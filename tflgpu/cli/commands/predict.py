@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +19,30 @@ from tflgpu.cli.terminal.progress import progress
 from tflgpu.model.model_source import read_bytes
 from tflgpu.report.report import counted
 
+if TYPE_CHECKING:
+    from tflgpu.batch.prediction import Summary
+
+SHOWN = 5  # errors
+
+
+class ResultFormat(Enum):
+    """The formats of results."""
+
+    PARQUET = "parquet"
+    ARROW = "arrow"
+    CSV = "csv"
+    JSONL = "jsonl"
+    NPZ = "npz"
+    TAR = "tar"
+
+
+class WithBadRows(Enum):
+    """What becomes of rows that cannot be read."""
+
+    RECORD = "record"
+    SKIP = "skip"
+    STOP = "stop"
+
 
 @with_options()
 def predict_rows(
@@ -24,14 +51,17 @@ def predict_rows(
         list[Path],
         typer.Argument(
             metavar="INPUT...",
-            help="Folders or files: images, or .npy or .parquet files with many rows.",
+            help="Folders, files, patterns, or .txt files that list others: images, or archives of them, .npy files "
+            "with many rows, or tables: .parquet, .arrow, .csv, .jsonl, .npz.",
             show_default=False,
         ),
     ],
     out: Annotated[
         Path,
         typer.Option(
-            metavar="FOLDER", help="Where to write the results, as Parquet; a new folder.", show_default=False
+            metavar="FOLDER",
+            help="Where to write the results; a new folder, or that of a run that was interrupted.",
+            show_default=False,
         ),
     ],
     options: tflgpu.Options,
@@ -48,35 +78,75 @@ def predict_rows(
     columns: Annotated[
         list[str] | None,
         typer.Option(
-            "--column", metavar="INPUT=NAME", help="The column of an input in Parquet.", show_default="its name"
+            "--column", metavar="INPUT=NAME", help="The column of an input in a table.", show_default="its name"
         ),
     ] = None,
+    kind: Annotated[ResultFormat, typer.Option("--format", help="The format of the results.")] = ResultFormat.PARQUET,
+    on_error: Annotated[
+        WithBadRows,
+        typer.Option(
+            help="What becomes of a row that cannot be read: a column of errors says why, it is left out, or the run "
+            "stops."
+        ),
+    ] = WithBadRows.RECORD,
     mean: Mean = None,
     std: Std = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a model on every row of images, arrays or Parquet, and write the results as Parquet.
+    """Run a model on every row of images, arrays or tables, and write the results.
 
-    Rows come out in the order in which they went in. With several workers Ray Data shares them out, and starts a worker
-    again that was killed; no row is lost or comes twice.
+    Rows come out in the order in which they went in. A run that was interrupted or killed is continued by the same
+    command: complete parts are kept in FOLDER.partial. With several workers Ray shares out the parts, and starts a
+    worker again that was killed; no row is lost or comes twice.
     """
     with naming_extras():
-        from tflgpu.batch.prediction import Prediction, open_rows, predict
+        from tflgpu.batch.job import Job
+        from tflgpu.batch.prediction import run_job
+        from tflgpu.batch.row_files import open_rows
+        from tflgpu.batch.row_predictor import Prediction
     data = read_bytes(model)
     named = dict(_pair(each) for each in columns or ())
     infos = tflgpu.inspect(data, options).model.inputs
     shared = devices.split(",") if devices else None
-    prediction = Prediction(data, options, named, shared).planned_once(infos)
-    rows = open_rows(inputs, data, infos, mean, std)
-    begin = time.perf_counter()
-    with naming_extras(), progress("predicting", rows.batches(prediction.rows)) as step:
-        predict(rows, prediction, out, step, workers, address)
-    seconds = time.perf_counter() - begin
+    prediction = Prediction(data, options, shared, on_error.value).planned_once(infos)
+    job = Job(open_rows(inputs, data, infos, columns=named, mean=mean, std=std), prediction, kind.value)
+    more = {"columns": named, "mean": mean, "std": std}
+    batches = sum(map(job.batches, range(job.parts)))
+    with naming_extras(), progress("predicting", batches) as step, _going_on(out):
+        summary = run_job(job, out, step, workers, address, more)
+    computed = summary.rows - summary.resumed
+    speed = computed / summary.seconds
     if as_json:
-        print_json({"rows": rows.count, "seconds": seconds, "rows_per_second": rows.count / seconds, "folder": out})
-        return
-    console.print(f"{counted(rows.count, 'row')} in {seconds:.1f} s, {rows.count / seconds:.0f} rows/s", markup=False)
-    note(f"wrote {out}")
+        print_json(asdict(summary) | {"rows_per_second": speed})
+    else:
+        _print(summary, computed, speed)
+    if summary.errors == summary.rows:
+        raise ValueError(f"no row has results; the first: {summary.first_errors[0]}")
+
+
+def _print(summary: Summary, computed: int, speed: float) -> None:
+    console.print(
+        f"{counted(computed, 'row')} in {summary.seconds:.1f} s, {speed:.0f} rows/s"
+        + (f"; {counted(summary.resumed, 'row')} of an earlier run" if summary.resumed else ""),
+        markup=False,
+    )
+    if summary.errors:
+        note(f"{counted(summary.errors, 'row')} without results, the first:")
+        for text in summary.first_errors[:SHOWN]:
+            note(f"  {text}")
+    note(f"wrote {summary.folder}")
+
+
+@contextmanager
+def _going_on(out: Path) -> Iterator[None]:
+    """Where this ends early, say how to go on, if there is something to go on with."""
+    try:
+        yield
+    except BaseException:
+        partial = out.absolute().with_name(f"{out.name}.partial")
+        if partial.exists():
+            note(f"complete parts are in {partial}; the same command goes on from there")
+        raise
 
 
 def _pair(text: str) -> tuple[str, str]:

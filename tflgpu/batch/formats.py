@@ -1,0 +1,128 @@
+"""The formats in which results are written."""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from math import isfinite
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.ipc
+import pyarrow.parquet as pq
+
+from tflgpu.batch.arrow_columns import numpy_column
+
+
+def _parquet(table: pa.Table, file: IO[bytes]) -> None:
+    pq.write_table(table, file)
+
+
+def _arrow(table: pa.Table, file: IO[bytes]) -> None:
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _csv(table: pa.Table, file: IO[bytes]) -> None:
+    """Write lists as JSON."""
+    flat = {name: _text(table[name]) if _is_nested(table[name].type) else table[name] for name in table.column_names}
+    pa.csv.write_csv(pa.table(flat), file)
+
+
+def _json_lines(table: pa.Table, file: IO[bytes]) -> None:
+    columns = [list(_values(table[name])) for name in table.column_names]
+    for row in zip(*columns, strict=True):
+        file.write(json.dumps(dict(zip(table.column_names, row, strict=True))).encode() + b"\n")
+
+
+def _arrays(table: pa.Table, file: IO[bytes]) -> None:
+    """Write NaN for numbers that are null, or 0 where there is no NaN, and empty texts."""
+    arrays: dict[str, Any] = {name: _array(table[name]) for name in table.column_names}
+    np.savez(file, **arrays)
+
+
+def _web_dataset(table: pa.Table, file: IO[bytes]) -> None:
+    """Write a sample for each row: an array for each output, and ``.json`` with the rest."""
+    arrays = [name for name in table.column_names if isinstance(table[name].type, pa.FixedShapeTensorType)]
+    others = [name for name in table.column_names if name not in arrays]
+    columns = {name: table[name].combine_chunks() for name in arrays}
+    values = [list(_values(table[name])) for name in others]
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for number in range(len(table)):
+            for name, column in columns.items():
+                if column[number].is_valid:
+                    content = BytesIO()
+                    np.save(content, numpy_column(name, pa.chunked_array([column.slice(number, 1)]))[0])
+                    _add(archive, f"{number:06}.{name.replace('/', '_').replace('.', '_')}.npy", content.getvalue())
+            rest = {name: column[number] for name, column in zip(others, values, strict=True)}
+            _add(archive, f"{number:06}.json", json.dumps(rest).encode())
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    archive.addfile(member, BytesIO(content))
+
+
+FORMATS: dict[str, Callable[[pa.Table, IO[bytes]], None]] = {
+    "parquet": _parquet,
+    "arrow": _arrow,
+    "csv": _csv,
+    "jsonl": _json_lines,
+    "npz": _arrays,
+    "tar": _web_dataset,
+}
+
+
+def write(table: pa.Table, path: Path, kind: str) -> None:
+    """Write a table to a file that is flushed to the disk. Raises OSError."""
+    with open(path, "wb") as file:
+        FORMATS[kind](table, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    return isinstance(kind, pa.BaseExtensionType) or pa.types.is_nested(kind)
+
+
+def _values(column: pa.ChunkedArray) -> Iterator[Any]:
+    """Yield values as JSON has them: numbers that are not finite are null."""
+    if not isinstance(column.type, pa.FixedShapeTensorType):
+        yield from map(_plain, column.to_pylist())
+        return
+    array = column.combine_chunks()
+    for number in range(len(array)):
+        valid = array[number].is_valid
+        yield _plain(numpy_column("", pa.chunked_array([array.slice(number, 1)]))[0].tolist()) if valid else None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return value if value is None or isinstance(value, (bool, int, float, str, dict)) else str(value)
+
+
+def _text(column: pa.ChunkedArray) -> pa.Array:
+    return pa.array([None if value is None else json.dumps(value) for value in _values(column)], pa.string())
+
+
+def _array(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
+    if column.null_count == 0 and not pa.types.is_string(column.type):
+        return numpy_column("", column)
+    array = column.combine_chunks()
+    good = np.array([value.is_valid for value in array])
+    if pa.types.is_string(column.type):
+        return np.array([value or "" for value in array.to_pylist()], str)
+    found = numpy_column("", pa.chunked_array([array.filter(pa.array(good))]))
+    whole = np.full((len(good), *found.shape[1:]), np.nan if found.dtype.kind == "f" else 0, found.dtype)
+    whole[good] = found
+    return whole

@@ -1,0 +1,201 @@
+"""Rows that are files, members of archives, or elements of arrays: for models with one input."""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tflgpu.batch.rows import Rows, fitted, stacked
+from tflgpu.inputs import InputReader, naming
+from tflgpu.inputs.images import decode_image
+from tflgpu.inputs.input_folder import IMAGES
+from tflgpu.inputs.preprocessing import image_shape
+from tflgpu.model.tensor_info import TensorInfo
+
+ARRAYS, ARCHIVES = ".npy", (".zip", ".tar", ".tar.gz", ".tgz")
+
+# Members of WebDataset's samples that are text, and become columns.
+TEXTS = (".cls", ".txt", ".json")
+
+# Archives, and arrays in memory maps, that stay open.
+OPEN = 8
+
+
+@dataclass(frozen=True)
+class ListedRows:
+    """Rows for the only input of a model.
+
+    listing: what tells a row from others, and stays beside its result: ``path``, and ``row`` of an array, ``member``
+    of an archive, ``label``: the folder below the one that was given. info: of the input with one row.
+    """
+
+    files: tuple[str, ...]
+    listing: pa.Table
+    info: TensorInfo
+    images: InputReader
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return len(self.listing)
+
+    def read(self, start: int, stop: int, size: int) -> Iterator[Rows]:
+        """Yield the rows from ``start`` to ``stop``, at most ``size`` of them together."""
+        for begin in range(start, stop, size):
+            yield self._read(self.listing.slice(begin, min(size, stop - begin)))
+
+    def _read(self, listing: pa.Table) -> Rows:
+        rows, errors = list[NDArray[Any]](), dict[int, str]()
+        for place, row in enumerate(listing.to_pylist()):
+            try:
+                rows.append(fitted(self.info, self._row(row)))
+            except MemoryError:
+                raise
+            except Exception as error:  # decoders raise anything for a damaged file
+                errors[place] = f"{_named(row)}: {_reason(error, row['path'])}"
+        return Rows(listing, {self.info.name: stacked(self.info, rows)}, errors)
+
+    def _row(self, row: dict[str, Any]) -> NDArray[Any]:
+        path, member = Path(row["path"]), row.get("member")
+        if "row" in row:
+            element: NDArray[Any] = rows_of(path, self.info)[row["row"]]
+            return element
+        if member is None:
+            image: NDArray[Any] = self.images.read([path])[0][0]
+            return image
+        with open_member(str(path), member) as file:
+            if member.endswith(ARRAYS):
+                array: NDArray[Any] = np.load(file, allow_pickle=False)
+                return array[0] if array.shape == self.info.shape else array
+            pixels = decode_image(BytesIO(file.read()), image_shape(self.info)[2])
+        return self.images.image(pixels).reshape(self.info.shape[1:])
+
+
+def _named(row: dict[str, Any]) -> str:
+    inside = row.get("member") if row.get("member") is not None else row.get("row")
+    kind = "" if inside is None else f": {'row' if 'row' in row else 'member'} {inside}"
+    return f"{row['path']}{kind}"
+
+
+def _reason(error: Exception, path: str) -> str:
+    """Return the text of an error without the file's name, which stands before it."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text.removeprefix(f"{path}: ") or type(error).__name__
+
+
+def list_arrays(files: Sequence[Path], info: TensorInfo) -> pa.Table:
+    """Return a row for each element along the first axis of arrays. Raises ValueError for what does not fit."""
+    counts = [len(rows_of(file, info)) for file in files]
+    names = np.repeat(np.array([*map(str, files)], object), counts)
+    return pa.table({"path": names, "row": np.concatenate([*map(np.arange, counts)])})
+
+
+def list_images(files: Iterable[tuple[Path, str | None]]) -> pa.Table:
+    """Return a row for each image and each member of an archive.
+
+    Args:
+        files: Each with its label, if it has one.
+
+    Raises:
+        OSError: An archive cannot be read.
+        ValueError: A file is no archive, or has no members that are images or arrays.
+    """
+    rows = list[dict[str, Any]]()
+    for file, label in files:
+        found = {"path": str(file)} | ({} if label is None else {"label": label})
+        if is_archive(file):
+            rows += [found | member for member in _members(file)]
+        else:
+            rows.append(found)
+    names = sorted({name for row in rows for name in row}, key=lambda name: (name != "path", name != "member", name))
+    return pa.table({name: [row.get(name) for row in rows] for name in names})
+
+
+def is_archive(file: Path) -> bool:
+    """Whether a file's name is that of an archive."""
+    return file.name.lower().endswith(ARCHIVES)
+
+
+def _members(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the members that are rows; texts of the same name, as WebDataset has them, are columns beside them."""
+    names = open_archive(str(file)).names
+    texts = {name for name in names if name.endswith(TEXTS)}
+    rows = [name for name in names if name.lower().endswith((*IMAGES, ARRAYS))]
+    if not rows:
+        raise ValueError(f"{file} has no member that ends in {', '.join((*IMAGES, ARRAYS))}")
+    for name in rows:
+        stem = str(PurePosixPath(name).with_suffix(""))
+        found: dict[str, Any] = {"member": name}
+        for suffix in TEXTS:
+            if stem + suffix in texts:
+                with open_member(str(file), stem + suffix) as text:
+                    found[suffix[1:]] = text.read().decode(errors="replace").strip()
+        yield found
+
+
+class _Archive:
+    """A zip or a tar file that stays open."""
+
+    def __init__(self, path: str) -> None:
+        self._zip = zipfile.ZipFile(path) if path.lower().endswith(".zip") else None
+        self._tar = None if self._zip else tarfile.open(path)  # noqa: SIM115  it stays open
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the members that are files."""
+        if self._zip:
+            return [info.filename for info in self._zip.infolist() if not info.is_dir()]
+        assert self._tar
+        return [info.name for info in self._tar if info.isfile()]
+
+    def open(self, member: str) -> IO[bytes]:
+        """Open a member to read."""
+        file = self._zip.open(member) if self._zip else self._tar and self._tar.extractfile(member)
+        assert file, "a member that is a file"
+        return file
+
+
+@lru_cache(OPEN)
+def open_archive(path: str) -> _Archive:
+    """Open an archive. Raises OSError, or ValueError for what is none."""
+    try:
+        return _Archive(path)
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
+        raise ValueError(f"{path} is no archive: {error}") from error
+
+
+def open_member(path: str, member: str) -> IO[bytes]:
+    """Open a member of an archive to read."""
+    return open_archive(path).open(member)
+
+
+@lru_cache(OPEN)
+def _mapped(path: Path) -> NDArray[Any]:
+    return np.lib.format.open_memmap(path, mode="r")
+
+
+def rows_of(path: Path, info: TensorInfo) -> NDArray[Any]:
+    """Return the rows of an array, which stay in the file until they are used; an array may also be a single row.
+
+    Raises OSError, and ValueError, which names the file, for what does not fit the input.
+    """
+    row = info.shape[1:]
+    with naming([path]):
+        array = _mapped(path)
+        if array.dtype != info.dtype and not (array.dtype.kind == "f" and info.dtype == "float32"):
+            raise ValueError(f"its element type is {array.dtype}; {info.dtype} was expected")
+        if array.shape == row:
+            return array[None]
+        if array.shape[1:] != row:
+            raise ValueError(f"its shape is {list(array.shape)}; rows of {list(row)} were expected")
+    return array
