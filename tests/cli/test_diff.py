@@ -16,14 +16,14 @@ from tflgpu.model.tensor_info import Quantization
 from tflgpu.model.writer import ModelBuilder
 
 
-def overflowing_model(path: Path) -> Path:
+def overflowing_model(path: Path, factors: tuple[float, ...] = (1e3, 1e3, 1e-6)) -> Path:
     """Half precision cannot store its second product, though its result is small."""
     builder = ModelBuilder()
     x, (large, larger, small) = (
         builder.input((1, 4, 4, 4), name="x"),
         (builder.tensor((1, 4, 4, 4), name=name) for name in ("large", "larger", "small")),
     )
-    kernels = [np.eye(4, dtype=np.float32).reshape(4, 1, 1, 4) * factor for factor in (1e3, 1e3, 1e-6)]
+    kernels = [np.eye(4, dtype=np.float32).reshape(4, 1, 1, 4) * factor for factor in factors]
     bias = builder.constant(np.zeros(4, np.float32))
     for source, kernel, result in zip((x, large, larger), kernels, (large, larger, small), strict=True):
         options = {"padding": "SAME", "stride_w": 1, "stride_h": 1}
@@ -75,12 +75,16 @@ def test_quantized_models_may_round_apart(device: tflgpu.Device, shared: Path) -
 
 def test_diff_finds_the_first_overflow(device: tflgpu.Device, tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert")
-    path = overflowing_model(tmp_path / "m.tflite")
-    arguments = ("diff", path, "--runs", 1, "--bisect", "--precision")
+    repaired = overflowing_model(tmp_path / "repaired.tflite")
+    assert as_json("diff", repaired, "--runs", 1, "--precision", "fp16")["precision"] == "mixed"
+    path = overflowing_model(tmp_path / "m.tflite", (30.0, 30.0, 1e-3))
+    large = np.linspace(-500, 500, 64, dtype=np.float32)  # as nobody could foresee
+    np.save(tmp_path / "large.npy", large.reshape(1, 4, 4, 4))
+    arguments = ("diff", path, tmp_path / "large.npy", "--runs", 1, "--bisect", "--precision")
     found = as_json(*arguments, "fp16", exit_code=1)["bisection"]
     assert found["first"]["tensor"] == "larger"
     assert found["first"]["operators"] == ["1 CONV_2D"]
-    assert found["first"]["max_error"] > 6e5  # the device has the greatest half instead
+    assert found["first"]["max_error"] > 3e5  # the device has the greatest half instead
     assert [t["tensor"] for t in found["tensors"]] == ["large", "larger", "small"]
     assert "first off by more than 0.05 of its range: larger, kernel" in invoke(*arguments, "fp16").stdout
     assert as_json(*arguments, "fp32")["bisection"]["first"] is None

@@ -17,7 +17,7 @@ from tflgpu.report.report import counted
 
 # The largest error, as a part of an output's range, that a precision explains; and the one that roundings to integers
 # in other places explain, where the model is quantized.
-TOLERANCES = {"fp32": 1e-3, "fp16": 5e-2, "fp16_fast": 5e-2}
+TOLERANCES = {"fp32": 1e-3, "mixed": 5e-2, "fp16": 5e-2, "fp16_fast": 5e-2}
 QUANTIZED_TOLERANCE = 5e-2
 
 Tolerance = Annotated[
