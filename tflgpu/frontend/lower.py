@@ -467,6 +467,7 @@ class _Lowering:
             resized=self.is_resized,
             called=tuple(self.model.subgraphs[number] for number in called_by(operator)),
             stored=tuple(self.subgraph.tensors[t].data if t >= 0 else None for t in operator.inputs),
+            intermediate_grids=tuple(map(self._grid, operator.intermediates)),
         )
 
     def _operand(self, operator: Operator, place: int) -> Tensor | None:

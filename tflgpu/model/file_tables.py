@@ -47,6 +47,7 @@ class OperatorTable:
     table: str | None
     options: dict[str, Any]
     custom_options: bytes
+    intermediates: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +157,15 @@ def write_subgraph(builder: Any, graph: SubgraphTable) -> int:
 def _write_operator(builder: Any, op: OperatorTable) -> int:
     inputs = int32_vector(builder, op.inputs)
     outputs = int32_vector(builder, op.outputs)
+    intermediates = int32_vector(builder, op.intermediates) if op.intermediates else None
     options = None if op.table is None else write_options(builder, op.table, op.options)
     custom_options = builder.CreateByteVector(op.custom_options) if op.custom_options else None
     tflite.OperatorStart(builder)
     tflite.OperatorAddOpcodeIndex(builder, op.opcode)
     tflite.OperatorAddInputs(builder, inputs)
     tflite.OperatorAddOutputs(builder, outputs)
+    if intermediates is not None:
+        tflite.OperatorAddIntermediates(builder, intermediates)
     if op.table in _FIRST_UNION:
         tflite.OperatorAddBuiltinOptionsType(builder, _FIRST_UNION[op.table])
         tflite.OperatorAddBuiltinOptions(builder, options)

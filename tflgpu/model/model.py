@@ -116,6 +116,7 @@ class Operator:
     """One operator.
 
     options: the fields of its flatbuffer table by snake_case name; a field that the file leaves out has its default.
+    intermediates: tensors that no operator reads: their grids say how an LSTM of integers rounds on its way.
     variables: those that the subgraphs which it calls use; their values are its last inputs and outputs. handles: the
     file's tensors with handles of these, by number, that are none of its inputs any more. is_idle: whether it does
     nothing: what it did with variables is in the tensors that others read. obstacle: why variables that it uses cannot
@@ -135,6 +136,7 @@ class Operator:
     is_idle: bool = False
     obstacle: str = ""
     cpu_obstacle: str = ""
+    intermediates: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -210,7 +210,7 @@ class _Reader:
         where = f"operator {index} {code}"
         inputs = _indices(operator.InputsAsNumpy(), tensors, f"inputs of {where}", absent=True)
         outputs = _indices(operator.OutputsAsNumpy(), tensors, f"outputs of {where}")
-        _indices(operator.IntermediatesAsNumpy(), tensors, f"intermediate tensors of {where}")
+        intermediates = _indices(operator.IntermediatesAsNumpy(), tensors, f"intermediate tensors of {where}")
         check_arity(where, code, is_custom, inputs, outputs)
         place = operator.LargeCustomOptionsOffset(), operator.LargeCustomOptionsSize()
         custom = stored_bytes(self.data, f"options of {where}", operator.CustomOptionsAsNumpy(), *place).tobytes()
@@ -228,6 +228,7 @@ class _Reader:
             options,
             is_custom,
             custom,
+            intermediates=intermediates,
         )
 
     def _signature(self, signature: Any, subgraphs: tuple[Subgraph, ...]) -> Signature:

@@ -125,12 +125,14 @@ class ModelBuilder:
         *,
         version: int = 1,
         custom_options: bytes = b"",
+        intermediates: Sequence[int] = (),
     ) -> None:
         """Append operator ``code``: a BuiltinOperator name, or any other name for a custom operator.
 
-        ``inputs`` and ``outputs`` are tensor indices, -1 for an optional input that is absent. ``options``
-        are schema field names in snake_case; an enum is given by name or value, a field that is left out has
-        the schema's default. The option table is written even if empty, as TensorFlow's converter does.
+        ``inputs``, ``outputs`` and ``intermediates``, whose scales an LSTM of integers needs, are tensor indices, -1
+        for an optional input that is absent. ``options`` are schema field names in snake_case; an enum is given by name
+        or value, a field that is left out has the schema's default. The option table is written even if empty, as
+        TensorFlow's converter does.
 
         Raises:
             ValueError: unknown option, value that does not fit, tensor index out of range, or
@@ -142,7 +144,7 @@ class ModelBuilder:
         for index in inputs:
             if index != _ABSENT:
                 self._check_tensor(index, f"{code} input")
-        for index in outputs:
+        for index in (*outputs, *intermediates):
             self._check_tensor(index, f"{code} output")
         values = checked_options(code, options or {})
         self._operators.append(
@@ -153,6 +155,7 @@ class ModelBuilder:
                 table=options_table(code) if builtin else None,
                 options=values,
                 custom_options=custom_options,
+                intermediates=tuple(intermediates),
             )
         )
 

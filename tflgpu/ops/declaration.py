@@ -44,6 +44,7 @@ class Site:
     resized: whether the model's inputs have other shapes than the file gives them.
     called: the subgraphs that its options name, such as the computation that joins two numbers.
     stored: the integers of inputs that are constants, as the file has them.
+    intermediate_grids: what rounds between the operator's steps, where the file says so.
     """
 
     index: int
@@ -58,6 +59,7 @@ class Site:
     resized: bool = False
     called: tuple[Subgraph, ...] = ()
     stored: tuple[Array | None, ...] = ()
+    intermediate_grids: tuple[Grid | None, ...] = ()
 
     def input(self, index: int) -> Tensor:
         """Input ``index``, known to be present."""
