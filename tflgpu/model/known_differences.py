@@ -11,6 +11,12 @@ from dataclasses import dataclass
 from tflgpu.model.biases import biases_of_one_layer
 from tflgpu.model.model import FileTensor, Operator, Subgraph
 
+LSTMS = ("LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM")
+
+PEEPHOLE, CELL, NORMS = 11, 19, 20  # places of inputs of a full LSTM: of the output gate's peephole, and of all norms
+
+Inputs = Sequence[FileTensor | None]  # None where absent
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -20,22 +26,39 @@ class Difference:
     where: str
     litert: str
     tflgpu: str
-    applies: Callable[[Sequence[FileTensor], Sequence[FileTensor]], bool]
+    applies: Callable[[Inputs, Sequence[FileTensor]], bool]
 
 
-def _are_sixteen_bits(inputs: Sequence[FileTensor], outputs: Sequence[FileTensor]) -> bool:
+def _are_sixteen_bits(inputs: Inputs, outputs: Sequence[FileTensor]) -> bool:
     return outputs[0].dtype == "int16" and outputs[0].quantization is not None
 
 
-def _have_other_scales(inputs: Sequence[FileTensor], outputs: Sequence[FileTensor]) -> bool:
+def _have_other_scales(inputs: Inputs, outputs: Sequence[FileTensor]) -> bool:
     result = outputs[0].quantization
-    numbers = (t.quantization for t in inputs if t.dtype == "int16")
+    numbers = (t.quantization for t in inputs if t is not None and t.dtype == "int16")
     return _are_sixteen_bits(inputs, outputs) and any(q is not None and q != result for q in numbers)
 
 
-def _are_integers(inputs: Sequence[FileTensor], outputs: Sequence[FileTensor]) -> bool:
-    return outputs[0].dtype in ("int8", "int16") and inputs[0].dtype == outputs[0].dtype
+def _is_whole_lstm(inputs: Inputs, outputs: Sequence[FileTensor]) -> bool:
+    first = inputs[0]
+    return len(inputs) >= CELL and first is not None and outputs[0].dtype == first.dtype == "int8"
 
+
+def _has_fine_cells(inputs: Inputs, outputs: Sequence[FileTensor]) -> bool:
+    cell = inputs[CELL] if _is_whole_lstm(inputs, outputs) else None
+    return cell is not None and cell.quantization is not None and min(cell.quantization.scale) < FINEST_CELLS
+
+
+def _drops_peepholes(inputs: Inputs, outputs: Sequence[FileTensor]) -> bool:
+    peephole = inputs[PEEPHOLE] if _is_whole_lstm(inputs, outputs) else None
+    return peephole is not None and peephole.shape[-1:] > outputs[0].shape[-1:]
+
+
+def _has_norms(inputs: Inputs, outputs: Sequence[FileTensor]) -> bool:
+    return _is_whole_lstm(inputs, outputs) and any(norm is not None for norm in inputs[NORMS:])
+
+
+FINEST_CELLS = 2.0**-15  # the scale, of which LiteRT has a tangent
 
 KNOWN_DIFFERENCES = (
     Difference(
@@ -53,11 +76,25 @@ KNOWN_DIFFERENCES = (
         _are_sixteen_bits,
     ),
     Difference(
-        ("UNIDIRECTIONAL_SEQUENCE_LSTM",),
-        "int8, int16",
-        "gates and a cell of 16 bits, which saturate",
+        LSTMS,
+        "int8, cells of a scale below 2^-15",
+        "computes no tangent of cells, and lets products wrap around",
         "gates and a cell of floats; output and state are rounded",
-        _are_integers,
+        _has_fine_cells,
+    ),
+    Difference(
+        LSTMS,
+        "int8, peepholes and a projection to fewer outputs than cells",
+        "reads the peephole weights of as many cells as there are outputs",
+        "reads those of all cells",
+        _drops_peepholes,
+    ),
+    Difference(
+        LSTMS,
+        "int8, layer norm",
+        "normalizes gates of 16 bits in whole numbers",
+        "gates and a cell of floats; output and state are rounded",
+        _has_norms,
     ),
 )
 
@@ -74,9 +111,8 @@ def differences(subgraph: Subgraph) -> Iterator[tuple[Operator, Difference]]:
     """Yield the operators of a subgraph of which one is known."""
     shared = biases_of_one_layer(subgraph)
     for operator in subgraph.operators:
-        inputs, outputs = (
-            [subgraph.tensors[t] for t in side if t >= 0] for side in (operator.inputs, operator.outputs)
-        )
+        inputs = [subgraph.tensors[t] if t >= 0 else None for t in operator.inputs]
+        outputs = [subgraph.tensors[t] for t in operator.outputs]
         for known in KNOWN_DIFFERENCES:
             if operator.code in known.codes and inputs and outputs and known.applies(inputs, outputs):
                 yield operator, known

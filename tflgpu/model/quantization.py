@@ -216,7 +216,7 @@ def grid_of(tensor: FileTensor) -> Grid:
 
 
 # Least and greatest results of fused activations, by their numbers in the schema (ActivationFunctionType).
-ACTIVATION_RANGES = {2: (-1.0, 1.0), 3: (0.0, 6.0), 4: (-1.0, 1.0)}
+ACTIVATION_RANGES = {0: (-np.inf, np.inf), 1: (0.0, np.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0), 4: (-1.0, 1.0)}
 
 
 def clamps(operator: Operator, inputs: Iterable[FileTensor], result: FileTensor) -> bool:
@@ -227,9 +227,9 @@ def clamps(operator: Operator, inputs: Iterable[FileTensor], result: FileTensor)
     if operator.code in KEEPS_QUANTA or operator.code in HAVE_FIXED_GRIDS:
         return False
     grid = grid_of(result)
-    activation = operator.options.get("fused_activation_function", 0)
-    if activation in ACTIVATION_RANGES:
-        return not grid.holds(*ACTIVATION_RANGES[activation])
+    limits = ACTIVATION_RANGES.get(operator.options.get("fused_activation_function", 0), ACTIVATION_RANGES[0])
+    if np.isfinite(limits).all():
+        return not grid.holds(*limits)
     floats = [t for t in inputs if view_dtype(t) == "float32"]
     return operator.code not in STAY_IN_RANGE or not all(has_grid(t) and grid.holds(*grid_of(t).range) for t in floats)
 

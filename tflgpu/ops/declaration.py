@@ -160,6 +160,8 @@ class Emitter:
 
 Emit = Callable[[Site, Emitter], Tensor | Sequence[Tensor]]
 
+AnyEmit = TypeVar("AnyEmit", bound=Emit)  # it may take more, which rules give
+
 
 @dataclass(frozen=True)
 class Check:
@@ -285,7 +287,7 @@ def declare(
     by_parts: bool = False,
     reasons: Callable[[Site], Iterable[str]] = nothing,
     checks: Checks = unchecked,
-) -> Callable[[Emit], Emit]:
+) -> Callable[[AnyEmit], AnyEmit]:
     """Register the decorated function as the ``emit`` of operator ``code``; it returns the output, or all of them.
 
     code: a name of BuiltinOperator, or the name of a custom operator in the file. The other arguments are those of
@@ -293,7 +295,7 @@ def declare(
     """
     arity = (inputs, inputs) if isinstance(inputs, int) else inputs
 
-    def register(emit: Emit) -> Emit:
+    def register(emit: AnyEmit) -> AnyEmit:
         if code in REGISTRY:
             raise ValueError(f"operator {code} is declared already")
         emits = _in_parts(emit) if by_parts else emit

@@ -119,4 +119,6 @@ def _arguments(request: Request, a: Lstm, lanes: int) -> tuple[tuple[Argument, .
         packed, projection = _packed(next(constants), lanes)
         arguments.append(request.weights("projection", packed))
         arguments.append(Argument("projection_bias", "float", None, pack(next(constants))))
+    if a.whole is not None:
+        arguments.append(Argument("functions", "short", None, next(constants)))
     return tuple(arguments), recurrent, projection

@@ -20,7 +20,7 @@ from tflgpu.ops.epilogue_ops import ACTIVATIONS
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import POINTWISE
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange, reshape_node
-from tflgpu.ops.sequence.lstm_node import Lstm
+from tflgpu.ops.sequence.lstm_node import Lstm, WholeSteps
 
 # Positions of inputs. Each of these is the first of four inputs: for the input, forget, cell and output gate.
 WEIGHTS, RECURRENT, BIASES, NORMS = 1, 5, 12, 20
@@ -32,6 +32,14 @@ PROJECTION, PROJECTION_BIAS, HIDDEN, CELL = 16, 17, 18, 19
 REQUIRED = (0, 2, 3, 4, 6, 7, 8, 13, 14, 15, HIDDEN, CELL)
 
 BASIC = 1  # of the schema's LSTMKernelType; the other one, 0, is the full kernel
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What the node needs to compute in whole numbers, and the constant input that only then it has."""
+
+    steps: WholeSteps
+    functions: Array
 
 
 @dataclass(frozen=True)
@@ -51,10 +59,10 @@ def _sequence_reasons(site: Site) -> Iterator[str]:
 
 
 @declare("UNIDIRECTIONAL_SEQUENCE_LSTM", versions=4, inputs=(1, 24), empty=False, reasons=_sequence_reasons)
-def unidirectional_sequence_lstm(site: Site, emit: Emitter) -> Tensor:
+def unidirectional_sequence_lstm(site: Site, emit: Emitter, whole: Whole | None = None) -> Tensor:
     """Return a long short-term memory over a sequence."""
     x = site.input(0)
-    result, attributes = _emit_full(site, emit, x, time_axis=0 if site.options.get("time_major") else 1)
+    result, attributes = _emit_full(site, emit, x, 0 if site.options.get("time_major") else 1, whole)
     every = Rearrange((AxisMap(0), AxisMap(1), AxisMap(2)))
     return emit.node("rearrange", [result], (*x.shape[:2], attributes.outputs), every)
 
@@ -65,17 +73,17 @@ def _lstm_reasons(site: Site) -> Iterator[str]:
 
 
 @declare("LSTM", versions=5, inputs=(1, 24), empty=False, reasons=_lstm_reasons)
-def lstm(site: Site, emit: Emitter) -> Tensor | tuple[Tensor, ...]:
+def lstm(site: Site, emit: Emitter, whole: Whole | None = None) -> Tensor | tuple[Tensor, ...]:
     """Return a single time. The basic kernel has five inputs, and returns its state instead of keeping it."""
     if site.options.get("kernel_type") == BASIC:
         return _emit_basic(site, emit)
     batch, depth = site.input(0).shape
     x = reshape_node(emit, site.input(0), (batch, 1, depth))
-    result, attributes = _emit_full(site, emit, x, time_axis=1)
+    result, attributes = _emit_full(site, emit, x, 1, whole)
     return _last_outputs(emit, result, attributes)
 
 
-def _gates(site: Site) -> tuple[int, ...]:
+def gates_of(site: Site) -> tuple[int, ...]:
     """Return the gates that have weights of their own."""
     return (0, 1, 2, 3) if site.optional(WEIGHTS) is not None else (1, 2, 3)
 
@@ -115,13 +123,13 @@ def _full_reasons(site: Site, rank: int) -> Iterator[str]:
         state = site.input(position)
         if state.size != batch * size:
             yield f"its state, input {position}, has shape {list(state.shape)}; [{batch}, {size}] was expected"
-    yield from _memory_reasons(len(_gates(site)), cells, outputs)
+    yield from _memory_reasons(len(gates_of(site)), cells, outputs)
 
 
 def _constant_shapes(site: Site) -> dict[int, Shape]:
     """Return the expected shape of each constant input that may be present. Recurrent weights of one axis are a
     diagonal."""
-    (inputs, cells, outputs), gates = _sizes(site), _gates(site)
+    (inputs, cells, outputs), gates = _sizes(site), gates_of(site)
     recurrent = (cells,) if len(site.input(RECURRENT + 1).shape) == 1 else (cells, outputs)
     shapes: dict[int, Shape] = {PROJECTION: (outputs, cells), PROJECTION_BIAS: (outputs,)}
     for gate in gates:
@@ -132,7 +140,7 @@ def _constant_shapes(site: Site) -> dict[int, Shape]:
 
 def _group_reasons(site: Site) -> Iterator[str]:
     """Obstacles in optional inputs that must be present together."""
-    gates = _gates(site)
+    gates = gates_of(site)
     if 0 in gates:
         missing = [p for p in (RECURRENT, BIASES) if site.optional(p) is None]
         yield from (f"it has weights for an input gate, but not input {p}" for p in missing)
@@ -172,7 +180,7 @@ def _basic_reasons(site: Site) -> Iterator[str]:
 
 
 def _full_weights(site: Site) -> _Weights:
-    gates, (_, cells, outputs) = _gates(site), _sizes(site)
+    gates, (_, cells, outputs) = gates_of(site), _sizes(site)
 
     def each(first: int) -> Array:
         return np.stack([site.known(first + g) for g in gates])
@@ -195,7 +203,7 @@ def _full_weights(site: Site) -> _Weights:
     return _Weights(each(WEIGHTS), recurrent, each(BIASES), peepholes, norms, projection)
 
 
-def _emit_full(site: Site, emit: Emitter, x: Tensor, time_axis: int) -> tuple[Tensor, Lstm]:
+def _emit_full(site: Site, emit: Emitter, x: Tensor, time_axis: int, whole: Whole | None = None) -> tuple[Tensor, Lstm]:
     """Return the node for ``x`` [batch, time, inputs], or [time, batch, inputs]; its last values become the state."""
     weights = _full_weights(site)
     gates, cells, outputs = weights.recurrent.shape
@@ -212,9 +220,11 @@ def _emit_full(site: Site, emit: Emitter, x: Tensor, time_axis: int) -> tuple[Te
         projection_clip=float(site.options.get("proj_clip", 0.0)),
         rounding=_rounding(site.input_grids[HIDDEN]),
         cell_rounding=_rounding(site.input_grids[CELL]),
+        whole=None if whole is None else whole.steps,
     )
     hidden, cell = site.input(HIDDEN), site.input(CELL)
-    result = _emit_node(emit, x, (hidden, cell), weights, attributes)
+    functions = () if whole is None else (whole.functions,)
+    result = _emit_node(emit, x, (hidden, cell), weights, attributes, functions)
     emit.assign(HIDDEN, reshape_node(emit, _last_outputs(emit, result, attributes), hidden.shape))
     emit.assign(CELL, reshape_node(emit, _last_cells(emit, result, attributes), cell.shape))
     return result, attributes
@@ -239,7 +249,14 @@ def _emit_basic(site: Site, emit: Emitter) -> tuple[Tensor, ...]:
     return _last_outputs(emit, result, attributes), _last_cells(emit, result, attributes), concatenated, product
 
 
-def _emit_node(emit: Emitter, x: Tensor, state: tuple[Tensor, Tensor], weights: _Weights, a: Lstm) -> Tensor:
+def _emit_node(
+    emit: Emitter,
+    x: Tensor,
+    state: tuple[Tensor, Tensor],
+    weights: _Weights,
+    a: Lstm,
+    functions: tuple[Array, ...] = (),
+) -> Tensor:
     outer, inner, depth = x.shape
     padded = a.cell_vec4s * LANES
     rows, bias = np.zeros((a.gates, padded, depth), np.float32), np.zeros((a.gates, padded), np.float32)
@@ -248,7 +265,8 @@ def _emit_node(emit: Emitter, x: Tensor, state: tuple[Tensor, Tensor], weights: 
         bias[:, : a.cells] = weights.biases
     image = reshape_node(emit, x, (outer, 1, inner, depth))
     filters = emit.constant(rows.reshape(-1, 1, 1, depth)), emit.constant(bias.reshape(-1))
-    sums = emit.node("convolution", [image, *filters], (outer, 1, inner, bias.size), Convolution(POINTWISE))
+    shape, precise = (outer, 1, inner, bias.size), a.whole is not None
+    sums = emit.node("convolution", [image, *filters], shape, Convolution(POINTWISE), precise=precise)
     constants = [np.ascontiguousarray(weights.recurrent)]
     if weights.peepholes is not None:
         constants.append(weights.peepholes)
@@ -256,11 +274,12 @@ def _emit_node(emit: Emitter, x: Tensor, state: tuple[Tensor, Tensor], weights: 
         constants.append(np.stack([weights.norms, weights.biases]))
     if weights.projection is not None:
         constants += weights.projection
+    constants += functions
     batch = x.shape[1 - a.time_axis]
     sizes = (batch, a.outputs), (batch, a.cells)
     before = [reshape_node(emit, tensor, shape) for tensor, shape in zip(state, sizes, strict=True)]
-    shape = (outer, inner, a.output_vec4s * LANES + a.cells)
-    return emit.node("lstm", [sums, *before, *map(emit.constant, constants)], shape, a, precise=True)
+    steps = (outer, inner, a.output_vec4s * LANES + a.cells)
+    return emit.node("lstm", [sums, *before, *map(emit.constant, constants)], steps, a, precise=True)
 
 
 def _last_outputs(emit: Emitter, result: Tensor, a: Lstm) -> Tensor:

@@ -15,6 +15,36 @@ WORKSPACE_VEC4S = 2048  # 32 KiB, the least local memory of a device with OpenCL
 LARGEST_GROUP = 128  # work-items, each with a vec4 of its own for layer norm's sums
 
 
+Multiplier = tuple[int, int]  # of fixed point with 31 bits after its point, and the power of two beside it
+
+
+@dataclass(frozen=True)
+class WholeSteps:
+    """How an LSTM of 8 bits computes in whole numbers, with gates and cells of 16 bits, as LiteRT's kernels do.
+
+    The node's sums and weights are whole numbers then, and so are its outputs and cells, each less its zero point; they
+    are read and stored as the numbers that they stand for, multiples of ``scale`` and ``cell_scale``. A last input has
+    the tables of a sigmoid, of a hyperbolic tangent of gates, and of one of cells, [3 * 2^16] of int16.
+
+    inputs, recurrent, peepholes: what brings the sums of each gate to 16 bits. cell_bits: by which the product of input
+    and cell gate is shifted to the right. hidden, hidden_zero: what brings cells that have been shown to 8 bits.
+    projection: what brings the sums of a projection to 8 bits. zero: the zero point of outputs. clips: of cells and
+    of a projection, as integers; 0 is none.
+    """
+
+    scale: float
+    zero: int
+    cell_scale: float
+    cell_bits: int
+    inputs: tuple[Multiplier, ...]
+    recurrent: tuple[Multiplier, ...]
+    peepholes: tuple[Multiplier, ...]
+    hidden: Multiplier
+    hidden_zero: int
+    projection: Multiplier
+    clips: tuple[int, int]
+
+
 @dataclass(frozen=True)
 class Lstm:
     """Inputs: what the model's inputs add to each gate [.., 1, .., gates * cells]; the outputs [batch, outputs] and the
@@ -29,7 +59,8 @@ class Lstm:
     time_axis: 0 or 1; the other axis is the batch. gates: 4 (input, forget, cell and output), or 3 without the input
     gate, which is then 1 minus the forget gate. activation: a function of ``tflgpu.ops.epilogue_ops``, or empty for
     none. A clip of 0 is none. rounding: of the outputs of each time, cell_rounding: of the cells, both before the next
-    time reads them: the parameters of the epilogue op ``fake_quantize``, or nothing.
+    time reads them: the parameters of the epilogue op ``fake_quantize``, or nothing. whole: how it computes with
+    integers, if it does; then it has no layer norm, and activation, clips and rounding are as this says.
     """
 
     time_axis: int
@@ -44,6 +75,7 @@ class Lstm:
     projection_clip: float = 0.0
     rounding: tuple[float, ...] = ()
     cell_rounding: tuple[float, ...] = ()
+    whole: WholeSteps | None = None
 
     @property
     def cell_vec4s(self) -> int:

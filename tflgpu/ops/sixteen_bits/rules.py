@@ -7,26 +7,27 @@ from collections.abc import Callable, Collection
 import numpy as np
 
 from tflgpu.graph.ir import Array, EpilogueOp, Operand, Tensor, Value
-from tflgpu.model.quantization import Grid
+from tflgpu.model.quantization import ACTIVATION_RANGES, Grid
 from tflgpu.ops.declaration import Emitter, Site
 from tflgpu.ops.epilogue_ops import half_away
 
 # Gives the result, on its grid, or None before it has emitted anything where LiteRT has no kernel of integers for it.
 Rule = Callable[[Site, Emitter], Tensor | None]
 
-RULES: dict[str, Rule] = {}
+# The rule of an operator, the type of its results, and the fused activations that it knows.
+RULES: dict[str, tuple[Rule, str, Collection[int]]] = {}
 
 BITS = 31  # after the binary point of a multiplier
 
-# The limits of fused activations as numbers, by the schema's ActivationFunctionType; infinite ones are the grid's.
-ACTIVATION_LIMITS = {0: (-np.inf, np.inf), 1: (0.0, np.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
+# The fused activations that only clamp, by their numbers in the schema: NONE, RELU, RELU_N1_TO_1, RELU6.
+CLAMPS = (0, 1, 2, 3)
 
 
-def rule(*codes: str) -> Callable[[Rule], Rule]:
-    """Register the decorated function as the rule of these operators."""
+def rule(*codes: str, results: str = "int16", activations: Collection[int] = CLAMPS) -> Callable[[Rule], Rule]:
+    """Register the decorated function as the rule of these operators where results and activations are such."""
 
     def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(codes, function))
+        RULES.update(dict.fromkeys(codes, (function, results, activations)))
         return function
 
     return register
@@ -35,10 +36,11 @@ def rule(*codes: str) -> Callable[[Rule], Rule]:
 def rule_for(site: Site, missing_types: Collection[str]) -> Rule | None:
     """Return the rule of an operator of 16-bit grids, if there is one, and the device has the integers that it
     needs."""
-    grids = [site.input_grids[0], *site.output_grids]
-    is_whole = len(site.output_grids) == 1 and all(grid is not None and grid.dtype == "int16" for grid in grids[1:])
-    is_known = site.options.get("fused_activation_function", 0) in ACTIVATION_LIMITS
-    return RULES.get(site.code) if is_whole and is_known and "int64" not in missing_types else None
+    if site.code not in RULES or len(site.output_grids) != 1 or "int64" in missing_types:
+        return None
+    function, results, activations = RULES[site.code]
+    (grid,), activation = site.output_grids, site.options.get("fused_activation_function", 0)
+    return function if grid is not None and grid.dtype == results and activation in activations else None
 
 
 def is_symmetric(grid: Grid | None) -> bool:
@@ -90,7 +92,7 @@ class Steps:
     def limits(grid: Grid, activation: int) -> tuple[float, float]:
         """Return the least and the greatest number of steps from the zero point."""
         low, high = (limit - grid.zero for limit in grid.limits)
-        for limit in ACTIVATION_LIMITS[activation]:
+        for limit in ACTIVATION_RANGES[activation]:
             if np.isfinite(limit):
                 step = float(half_away(np.array(limit, np.float32) / np.float32(grid.scale)))
                 low, high = (max(low, step), high) if limit <= 0 else (low, min(high, step))
