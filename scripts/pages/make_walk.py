@@ -171,10 +171,10 @@ def unfused_layer() -> bytes:
 def pass_listings(graph: Graph, codes: Sequence[str]) -> Iterator[str]:
     """The graph after each pass that changes it."""
     before = plain(graph_lines(graph, codes))
-    for name, rewritten in optimizing(graph):
-        after = plain(graph_lines(rewritten, codes))
+    for step in optimizing(graph):
+        after = plain(graph_lines(step.graph, codes))
         if after != before:
-            yield f"After `{name}`:\n\n```\n{after}\n```"
+            yield f"After `{step.name}`:\n\n```\n{after}\n```"
             before = after
 
 

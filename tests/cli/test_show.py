@@ -38,6 +38,11 @@ def test_each_pass_by_name(no_device: None) -> None:
     assert graphs["lower"] == [n.kind for n in lower(read_model(MODEL.read_bytes())).graph.nodes]
     assert graphs["fuse"].count("map") < graphs["inline_shared_source"].count("map")
     assert graphs["pack_weights"] == kinds()
+    fused = as_json("show", MODEL, "--after", "fuse")["fired"]
+    assert {firing["rule"] for firing in fused} == {"fuse_elementwise"}
+    assert succeed("show", MODEL, "--after", "fuse").splitlines()[: len(fused)] == [
+        line for line in succeed("show", MODEL, "--after", "fuse").splitlines() if line.startswith("applied fuse_")
+    ]
     assert "map(" in succeed("show", MODEL, "--after", "lower")
 
 

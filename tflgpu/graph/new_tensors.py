@@ -15,15 +15,18 @@ class NewTensors:
     def __init__(self, graph: Graph) -> None:
         """graph: to which they are added."""
         self._ids = graph.fresh_ids()
-        self._made: list[Tensor] = []
+        self._made: dict[TensorId, Tensor] = {}
 
     def __iter__(self) -> Iterator[Tensor]:
-        return iter(self._made)
+        return iter(self._made.values())
+
+    def __getitem__(self, tensor: TensorId) -> Tensor:
+        return self._made[tensor]
 
     def add(self, tensor: Tensor) -> Tensor:
         """``tensor`` with an id of its own."""
-        self._made.append(replace(tensor, id=next(self._ids)))
-        return self._made[-1]
+        made = replace(tensor, id=next(self._ids))
+        return self._made.setdefault(made.id, made)
 
     def like(self, tensor: Tensor, shape: Shape) -> Tensor:
         """Return a tensor of ``shape`` that a node will compute, else as ``tensor``."""

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tflgpu.passes.pipeline import PASSES, Pass, optimize, optimizing
+from tflgpu.passes.pipeline import PASSES, Pass, Step, optimize, optimizing
 
-__all__ = ["PASSES", "Pass", "optimize", "optimizing"]
+__all__ = ["PASSES", "Pass", "Step", "optimize", "optimizing"]

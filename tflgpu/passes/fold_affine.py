@@ -6,51 +6,43 @@ from dataclasses import replace
 
 import numpy as np
 
-from tflgpu.graph.ir import Array, Graph, Input, Node, Value, epilogue_after_first, joint_sources
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.ir import Array, Input, Node, Value, epilogue_after_first, joint_sources
+from tflgpu.graph.rules import Built, Draft, Match, Rule, Rules, op
 from tflgpu.ops.image.convolution import output_channel_axis
 
 
-def fold_affine(graph: Graph) -> Graph:
+def _fold(match: Match) -> Built:
     """``conv(x) * m + a`` becomes one convolution: converters can leave batch norms in this form."""
-    new = NewTensors(graph)
-    nodes: dict[int, Node] = {n.output: n for n in graph.nodes}
-    for reader in graph.nodes:
-        # ``nodes`` is up to date, unlike the graph: a convolution can take in a MUL and then an ADD.
-        producer = nodes.get(reader.inputs[0]) if reader.inputs else None
-        change = channel_change(graph, reader)
-        if producer is None or change is None or graph.sole_consumer(producer.output) is None or producer.epilogue:
-            continue
-        axis = output_channel_axis(producer)
-        weights = _data(graph, new, producer.inputs[1]) if axis is not None else None
-        if axis is None or weights is None:
-            continue
-        scale, offset = change
-        channels = weights.shape[axis]
-        bias = _data(graph, new, producer.inputs[2]) if len(producer.inputs) > 2 else np.zeros(channels, np.float32)
-        if bias is None:
-            continue
-        along = [-1 if i == axis else 1 for i in range(weights.ndim)]
-        scaled = weights.astype(np.float64) * scale.reshape(along) if scale.size > 1 else weights * scale.reshape(())
-        folded = [scaled.astype(np.float32), (bias.reshape(-1) * scale + offset).astype(np.float32)]
-        del nodes[producer.output]
-        nodes[reader.output] = replace(
-            producer,
-            inputs=(producer.inputs[0], *map(new.constant, folded)),
+    graph, layer, reader = match.graph, match["layer"], match.node
+    change, axis = channel_change(graph, reader), output_channel_axis(layer)
+    weights = graph.constant(layer.inputs[1])
+    if change is None or axis is None or weights is None:
+        return None
+    scale, offset = change
+    channels = weights.shape[axis]
+    bias = graph.constant(layer.inputs[2]) if len(layer.inputs) > 2 else np.zeros(channels, np.float32)
+    if bias is None:
+        return None
+    along = [-1 if i == axis else 1 for i in range(weights.ndim)]
+    scaled = weights.astype(np.float64) * scale.reshape(along) if scale.size > 1 else weights * scale.reshape(())
+    folded = [scaled.astype(np.float32), (bias.reshape(-1) * scale + offset).astype(np.float32)]
+    return [
+        replace(
+            layer,
+            inputs=(layer.inputs[0], *map(graph.new.constant, folded)),
             output=reader.output,
             epilogue=epilogue_after_first(reader.epilogue),
-            sources=joint_sources(producer, reader),
+            sources=joint_sources(layer, reader),
         )
-    order = {n.output: n for n in graph.nodes}
-    return graph.with_nodes((nodes[o] for o in order if o in nodes), new)
+    ]
 
 
-def _data(graph: Graph, new: NewTensors, tensor: int) -> Array | None:
-    found = graph.tensors.get(tensor) or next(t for t in new if t.id == tensor)
-    return found.data
+LAYERS = "convolution|transpose_convolution|depthwise|fully_connected"
+
+fold_affine = Rules((Rule("fold_affine", op("map", op(LAYERS, name="layer", plain=True, alone=True)), _fold),))
 
 
-def channel_change(graph: Graph, node: Node) -> tuple[Array, Array] | None:
+def channel_change(graph: Draft, node: Node) -> tuple[Array, Array] | None:
     """(factor, offset) of a map node whose first epilogue op scales or shifts channels: double, [1] or [channels].
 
     Of floats only: products of integers wrap around, and those of 64 bits are not exact in double.

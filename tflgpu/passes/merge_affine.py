@@ -4,39 +4,42 @@ from __future__ import annotations
 
 import numpy as np
 
-from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, TensorId, Value, joint_sources
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.ir import EpilogueOp, Input, Node, Value, joint_sources
+from tflgpu.graph.rules import Built, Draft, Match, Rule, Rules, op
 from tflgpu.passes.fold_affine import channel_change
 
 
-def merge_affine(graph: Graph) -> Graph:
+def _merge(match: Match) -> Built:
     """``((x - m) * s) * g + b`` becomes ``x * (s * g) + (b - m * s * g)``: two functions at most."""
-    chains: dict[TensorId, list[Node]] = {}  # by what the last node of each writes
-    for node in graph.nodes:
-        if len(node.epilogue) == 1 and channel_change(graph, node) is not None:
-            is_next = node.inputs[0] in chains and graph.sole_consumer(node.inputs[0]) is not None
-            chains[node.output] = [*(chains.pop(node.inputs[0]) if is_next else []), node]
-    new = NewTensors(graph)
-    merged: dict[TensorId, Node] = {}
-    dropped: set[TensorId] = set()
-    for chain in chains.values():
-        changes = [channel_change(graph, node) for node in chain]
-        scale, offset = np.ones(1), np.zeros(1)
-        for change in changes:
-            assert change is not None
-            scale, offset = scale * change[0], offset * change[0] + change[1]
-        steps = [
-            (f, value.astype(np.float32))
-            for f, value, none in (("mul", scale, 1), ("add", offset, 0))
-            if (value != none).any()
-        ]
-        if not 0 < len(steps) < len(chain) or not all(np.isfinite(value).all() for _, value in steps):
-            continue
-        rank = len(graph[chain[-1].output].shape)
-        constants = [value.reshape(value.shape[-rank:] if rank else ()) for _, value in steps]
-        epilogue = tuple(EpilogueOp(f, (Value(k), Input(k + 1))) for k, (f, _) in enumerate(steps))
-        inputs = (chain[0].inputs[0], *map(new.constant, constants))
-        merged[chain[-1].output] = Node("map", inputs, chain[-1].output, None, epilogue, joint_sources(*chain))
-        dropped.update(node.output for node in chain[:-1])
-    nodes = (merged.get(node.output, node) for node in graph.nodes if node.output not in dropped)
-    return graph.with_nodes(nodes, new)
+    graph, chain = match.graph, [match.node]
+    after = graph.sole_consumer(match.node.output)
+    if after is not None and after.inputs[0] == match.node.output and _is_change(graph, after):
+        return None  # its last node is another one
+    while (before := graph.producer.get(chain[0].inputs[0])) is not None and _is_change(graph, before):
+        if graph.sole_consumer(before.output) is None:
+            break
+        chain.insert(0, before)
+    scale, offset = np.ones(1), np.zeros(1)
+    for node in chain:
+        change = channel_change(graph, node)
+        assert change is not None
+        scale, offset = scale * change[0], offset * change[0] + change[1]
+    steps = [
+        (f, value.astype(np.float32))
+        for f, value, none in (("mul", scale, 1), ("add", offset, 0))
+        if (value != none).any()
+    ]
+    if not 0 < len(steps) < len(chain) or not all(np.isfinite(value).all() for _, value in steps):
+        return None
+    rank = len(graph[match.node.output].shape)
+    constants = [value.reshape(value.shape[-rank:] if rank else ()) for _, value in steps]
+    epilogue = tuple(EpilogueOp(f, (Value(k), Input(k + 1))) for k, (f, _) in enumerate(steps))
+    inputs = (chain[0].inputs[0], *map(graph.new.constant, constants))
+    return [Node("map", inputs, match.node.output, None, epilogue, joint_sources(*chain))]
+
+
+def _is_change(graph: Draft, node: Node) -> bool:
+    return len(node.epilogue) == 1 and channel_change(graph, node) is not None
+
+
+merge_affine = Rules((Rule("merge_affine", op("map", where=_is_change), _merge),))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from tflgpu.graph.ir import Graph, Node, TensorId, joint_sources
+from tflgpu.graph.ir import Node, TensorId, joint_sources
+from tflgpu.graph.rules import Built, Draft, Match, Rule, Rules, op
 from tflgpu.ops.image.convolution import Convolution, Depthwise
 from tflgpu.ops.image.pooling import Pool
 from tflgpu.ops.image.window import Padding, Window
@@ -15,33 +16,31 @@ from tflgpu.ops.movement.shaping import Rearrange
 NOT_NEGATIVE = frozenset(("relu", "relu6", "relu_0_to_1"))
 
 
-def merge_padding(graph: Graph) -> Graph:
-    """Merge PAD (height and width) into the convolutions and maximum poolings that read it.
+def _merge(match: Match) -> Built:
+    """Merge PAD (height and width) into a convolution or maximum pooling that reads it.
 
     The zeros of PAD count in an average and as a maximum; a pooling's own padding does not. For a maximum this makes no
     difference if every window holds a pixel of the image and no pixel is less than what is added: minus infinity, or
     zero where the image has no negative values. Only then is PAD merged.
     """
-    merged: dict[TensorId, Node] = {}
-    for node in graph.nodes:
-        extra = _image_padding(graph, node)
-        if extra is None or not isinstance(node.attributes, Rearrange):
-            continue
-        fill = node.attributes.fill
-        for reader in graph.consumers.get(node.output, ()):
-            reads = reader.inputs[0] == node.output
-            attributes = _padded(graph, node.inputs[0], reader, extra, fill) if reads else None
-            if attributes is not None:
-                inputs = (node.inputs[0], *reader.inputs[1:])
-                sources = joint_sources(node, reader)
-                merged[reader.output] = replace(reader, inputs=inputs, attributes=attributes, sources=sources)
-    return graph.with_nodes(merged.get(n.output, n) for n in graph.nodes)
+    graph, pad, reader = match.graph, match["pad"], match.node
+    extra = _image_padding(graph, pad)
+    attributes = None if extra is None else _padded(graph, pad, reader, extra)
+    if attributes is None:
+        return None
+    inputs, sources = (pad.inputs[0], *reader.inputs[1:]), joint_sources(pad, reader)
+    return [replace(reader, inputs=inputs, attributes=attributes, sources=sources)]
 
 
-def _padded(
-    graph: Graph, image: TensorId, reader: Node, extra: Padding, fill: float | None
-) -> Convolution | Depthwise | Pool | None:
-    """Return the attributes of ``reader`` with ``extra`` padding of ``image`` by ``fill``; None if it cannot pad."""
+PADDING = op("rearrange", name="pad", plain=True)
+
+merge_padding = Rules((Rule("merge_padding", op("convolution|depthwise|pool", PADDING), _merge),))
+
+
+def _padded(graph: Draft, pad: Node, reader: Node, extra: Padding) -> Convolution | Depthwise | Pool | None:
+    """Return the attributes of ``reader`` with the ``extra`` padding of ``pad``; None if it cannot pad so."""
+    assert isinstance(pad.attributes, Rearrange)
+    fill, image = pad.attributes.fill, pad.inputs[0]
     match reader.attributes:
         case Convolution() | Depthwise() as attributes if fill == 0:
             return replace(attributes, window=attributes.window.padded(extra))
@@ -57,16 +56,16 @@ def _each_sees_the_image(window: Window) -> bool:
     return max(top, bottom) < window.kernel[0] and max(left, right) < window.kernel[1]
 
 
-def _is_not_negative(graph: Graph, tensor: TensorId) -> bool:
+def _is_not_negative(graph: Draft, tensor: TensorId) -> bool:
     """Whether the last epilogue op of the node that computes ``tensor`` excludes negative values."""
     producer = graph.producer.get(tensor)
     return producer is not None and bool(producer.epilogue) and producer.epilogue[-1].function in NOT_NEGATIVE
 
 
-def _image_padding(graph: Graph, node: Node) -> Padding | None:
+def _image_padding(graph: Draft, node: Node) -> Padding | None:
     """Return what a node adds around NHWC images; None if it does anything else."""
     pad = node.attributes
-    if not isinstance(pad, Rearrange) or pad.fill is None or node.epilogue or len(pad.axes) != 4:
+    if not isinstance(pad, Rearrange) or pad.fill is None or len(pad.axes) != 4:
         return None
     before, after = [], []
     for i, m in enumerate(pad.axes):

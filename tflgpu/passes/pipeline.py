@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from tflgpu.errors import internal_faults
 from tflgpu.graph.ir import Graph, remove_dead, verify
+from tflgpu.graph.rules import Firing, Rewritten, Rules
 from tflgpu.passes.find_layer_norms import find_layer_norms
 from tflgpu.passes.find_softmaxes import find_softmaxes
 from tflgpu.passes.fold_affine import fold_affine
@@ -63,22 +65,31 @@ PASSES: Mapping[str, Pass] = {
 }
 
 
+class Step(NamedTuple):
+    """A pass that has run, the graph after it, and the rules that it has applied, in order."""
+
+    name: str
+    graph: Graph
+    fired: tuple[Firing, ...] = ()
+
+
 def optimize(graph: Graph) -> Graph:
     """Run every pass; the graph is verified on the way in and after each."""
-    *_, (_, optimized) = optimizing(graph)
-    return optimized
+    *_, last = optimizing(graph)
+    return last.graph
 
 
-def optimizing(graph: Graph) -> Iterator[tuple[str, Graph]]:
-    """Yield the graph after each pass, by the pass's name; first ``"lower"`` and the graph as it is given."""
+def optimizing(graph: Graph) -> Iterator[Step]:
+    """Yield a step for each pass; first ``"lower"`` and the graph as it is given."""
     with internal_faults("verifying the lowered graph"):
         verify(graph)
-    yield "lower", graph
+    yield Step("lower", graph)
     for name, rewrite in PASSES.items():
         # Constants may hold anything, infinities and NaN included.
         with internal_faults(f"running the pass {name}"), np.errstate(all="ignore"):
-            rewritten = remove_dead(rewrite(graph))
-            if rewritten is not graph:
-                verify(rewritten)
-        graph = rewritten
-        yield name, graph
+            rewritten = rewrite.rewrite(graph) if isinstance(rewrite, Rules) else Rewritten(rewrite(graph))
+            result = remove_dead(rewritten.graph)
+            if result is not graph:
+                verify(result)
+        graph = result
+        yield Step(name, graph, rewritten.fired)

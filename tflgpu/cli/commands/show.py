@@ -147,17 +147,19 @@ def _show_graphs(model: Path, options: tflgpu.Options, after: str | None, as_jso
 
 def _graph_view(last: str, target: Target | None, piece: LoweredPiece, codes: Sequence[str]) -> View:
     """Return the graph after a portable pass, or after one for a target."""
-    from tflgpu.cli.stages.graph_text import graph_as_dict, graph_lines
+    from tflgpu.cli.stages.graph_text import firing_lines, graph_as_dict, graph_lines
     from tflgpu.kernels.rewriting import Planning
-    from tflgpu.passes import optimize, optimizing
+    from tflgpu.passes import Step, optimize, optimizing
     from tflgpu.passes.device import planning_steps
 
     steps = optimizing(piece.graph)
     if target is not None:
         planned = planning_steps(Planning(optimize(piece.graph), target))
-        steps = ((name, planning.graph) for name, planning in planned)
-    graph = next(graph for name, graph in steps if name == last)
-    return View(lambda: graph_as_dict(graph), lambda: graph_lines(graph, codes))
+        steps = (Step(name, planning.graph) for name, planning in planned)
+    _, graph, fired = next(step for step in steps if step.name == last)
+    applied = [{"rule": firing.rule, "sources": firing.sources} for firing in fired]
+    lines = [*firing_lines(fired, codes), ""] if fired else []
+    return View(lambda: graph_as_dict(graph) | {"fired": applied}, lambda: [*lines, *graph_lines(graph, codes)])
 
 
 def _plan_view(target: Target, piece: LoweredPiece, codes: Sequence[str]) -> View:

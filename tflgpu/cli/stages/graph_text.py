@@ -10,6 +10,12 @@ from rich.markup import escape
 
 from tflgpu.cli.console import picked
 from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor
+from tflgpu.graph.rules import Firing
+
+
+def firing_lines(fired: Sequence[Firing], codes: Sequence[str]) -> list[str]:
+    """Return a line for each rule that a pass has applied, with the operators of what it made."""
+    return [f"[dim]applied {each.rule}: {escape(_operators(each.sources, codes))}[/]" for each in fired]
 
 
 def graph_lines(graph: Graph, codes: Sequence[str]) -> list[str]:
@@ -58,7 +64,11 @@ def _attributes_as_dict(attributes: Any) -> dict[str, Any] | None:
 
 def origins(node: Node, codes: Sequence[str]) -> str:
     """Return the model's operators that ``node`` computes: ``"3 CONV_2D, 6 ADD"``."""
-    return ", ".join(f"{i} {codes[i]}" for i in node.sources) or "no operator: a layout conversion"
+    return _operators(node.sources, codes) or "no operator: a layout conversion"
+
+
+def _operators(sources: Sequence[int], codes: Sequence[str]) -> str:
+    return ", ".join(f"{i} {codes[i]}" for i in sources)
 
 
 def typed(tensor: Tensor) -> str:
