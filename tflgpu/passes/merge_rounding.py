@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tflgpu.graph.ir import EpilogueOp, Graph, Node, Operand, Value
+from tflgpu.graph.ir import EpilogueOp, Operand, Value
+from tflgpu.graph.rules import Built, Match, Rule, Rules, op
 from tflgpu.ops.epilogue_ops import half_away
 
 # Least and greatest results of activations that only clamp; those of `clamp` are its parameters.
@@ -19,27 +20,22 @@ RANGES = {
 }
 
 
-def merge_rounding(graph: Graph) -> Graph:
-    """Return an activation that only clamps becomes part of the rounding after it.
+def _merge(match: Match) -> Built:
+    """Make an activation that only clamps a part of the rounding after it.
 
     Rounding is monotonic, so a value that is clamped and rounded is the rounded value, clamped to the rounded limits.
     Integer kernels compute it so. Values that are on a grid already are not rounded to it again.
     """
-    return graph.with_nodes(map(_merged, graph.nodes))
+    epilogue = match.node.epilogue
+    for place in range(1, len(epilogue)):
+        one = _joined(*epilogue[place - 1 : place + 1]) if _is_read_only_by_next(epilogue, place) else None
+        if one is not None:
+            merged = (*epilogue[: place - 1], one, *_moved_back(epilogue[place + 1 :], place))
+            return [replace(match.node, epilogue=merged)]
+    return None
 
 
-def _merged(node: Node) -> Node:
-    epilogue = node.epilogue
-    place = 1
-    while place < len(epilogue):
-        first, second = epilogue[place - 1 : place + 1]
-        one = _joined(first, second) if _is_read_only_by_next(epilogue, place) else None
-        if one is None:
-            place += 1
-            continue
-        epilogue = (*epilogue[: place - 1], one, *_moved_back(epilogue[place + 1 :], place))
-        place = max(1, place - 1)
-    return node if epilogue is node.epilogue else replace(node, epilogue=epilogue)
+merge_rounding = Rules((Rule("merge_rounding", op(), _merge),))
 
 
 def _is_read_only_by_next(epilogue: tuple[EpilogueOp, ...], place: int) -> bool:

@@ -9,32 +9,29 @@ from dataclasses import replace
 
 import numpy as np
 
-from tflgpu.graph.ir import Graph, Node, TensorId
+from tflgpu.graph.ir import Node, TensorId
+from tflgpu.graph.rules import Built, Draft, Match, Rule, Rules, op
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate
 
 
-def shorten_lookups(graph: Graph) -> Graph:
-    """Single elements of concatenations are looked up in what was concatenated; constants among them are numbers."""
-    return graph.with_nodes(map(lambda node: _shortened(graph, node), graph.nodes))
-
-
-def _shortened(graph: Graph, node: Node) -> Node:
+def _shorten(match: Match) -> Built:
+    """Look up single elements of concatenations in what was concatenated; constants among them are numbers."""
+    graph, node = match.graph, match.node
     attributes = node.attributes
-    if not isinstance(attributes, Gather) or node.epilogue:
-        return node
+    assert isinstance(attributes, Gather)
     inputs = [node.inputs[0]]
     background = None
     if attributes.background is not None:
         inputs.append(node.inputs[attributes.background])
         background = 1
     positions = tuple(_position(graph, node, position, inputs) for position in attributes.positions)
-    return replace(
-        node, inputs=tuple(inputs), attributes=replace(attributes, positions=positions, background=background)
-    )
+    attributes = replace(attributes, positions=positions, background=background)
+    shortened = replace(node, inputs=tuple(inputs), attributes=attributes)
+    return None if shortened == node else [shortened]
 
 
-def _position(graph: Graph, node: Node, position: Position, inputs: list[TensorId]) -> Position:
+def _position(graph: Draft, node: Node, position: Position, inputs: list[TensorId]) -> Position:
     """Return the same coordinate of a node with other ``inputs``, to which those are added that it needs."""
     start, terms = position.start, list[Digit | Lookup]()
     for term in position.terms:
@@ -53,7 +50,7 @@ def _position(graph: Graph, node: Node, position: Position, inputs: list[TensorI
     return Position(tuple(terms), start)
 
 
-def _found(graph: Graph, table: TensorId, places: tuple[AxisMap, ...]) -> tuple[TensorId, tuple[AxisMap, ...]]:
+def _found(graph: Draft, table: TensorId, places: tuple[AxisMap, ...]) -> tuple[TensorId, tuple[AxisMap, ...]]:
     """Where an element of a tensor comes from, through the concatenations that have put it there."""
     while True:
         producer = graph.producer.get(table)
@@ -69,3 +66,6 @@ def _found(graph: Graph, table: TensorId, places: tuple[AxisMap, ...]) -> tuple[
                 break
             place -= size
         table, places = operand, (*places[:axis], AxisMap(None, place), *places[axis + 1 :])
+
+
+shorten_lookups = Rules((Rule("shorten_lookups", op("gather", plain=True), _shorten),))
