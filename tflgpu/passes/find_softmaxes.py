@@ -12,23 +12,23 @@ from dataclasses import replace
 
 import numpy as np
 
-from tflgpu.graph.ir import Graph, Input, Node, TensorId, joint_sources
+from tflgpu.graph.ir import Input, Node, TensorId, joint_sources
 from tflgpu.graph.layout import without_units
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rules import Built, Draft, Match, Rule, Rules, op
 from tflgpu.ops.arithmetic.reduction import Reduce, Softmax
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange
 
 
-def find_softmaxes(graph: Graph) -> Graph:
-    """Replace the quotients at the end of each softmax by a node that computes all of it."""
-    new, nodes = NewTensors(graph), list[Node]()
-    for node in graph.nodes:
-        found = _softmax(graph, node)
-        nodes += _along(graph, *found, node, new) if found is not None else [node]
-    return graph.with_nodes(nodes, new)
+def _find(match: Match) -> Built:
+    """Replace the quotients at the end of a softmax by a node that computes all of it."""
+    found = _softmax(match.graph, match.node)
+    return None if found is None else list(_along(match.graph, *found, match.node))
 
 
-def _softmax(graph: Graph, last: Node) -> tuple[list[Node], TensorId, int] | None:
+find_softmaxes = Rules((Rule("find_softmaxes", op("map"), _find),))
+
+
+def _softmax(graph: Draft, last: Node) -> tuple[list[Node], TensorId, int] | None:
     """Return the nodes before ``last`` of the softmax that it ends, what it is of, and the axis; None if it ends
     none."""
     quotient = _operands(last, "div")
@@ -61,7 +61,7 @@ def _operands(node: Node, function: str) -> list[TensorId] | None:
     return [node.inputs[o.index if isinstance(o, Input) else 0] for o in node.epilogue[0].operands]
 
 
-def _reduced(graph: Graph, tensor: TensorId, function: str) -> tuple[list[Node], Node | None]:
+def _reduced(graph: Draft, tensor: TensorId, function: str) -> tuple[list[Node], Node | None]:
     """Return the reduction that a tensor is, perhaps in another shape or limited below; and all nodes up to it."""
     nodes = list[Node]()
     while (node := graph.producer.get(tensor)) is not None:
@@ -74,7 +74,7 @@ def _reduced(graph: Graph, tensor: TensorId, function: str) -> tuple[list[Node],
     return nodes, None
 
 
-def _limits_nothing(graph: Graph, node: Node) -> bool:
+def _limits_nothing(graph: Draft, node: Node) -> bool:
     """Whether a node takes the greater of its first input and the least number there is."""
     operands = _operands(node, "maximum")
     limit = graph.constant(operands[1]) if operands and operands[0] == node.inputs[0] else None
@@ -82,13 +82,13 @@ def _limits_nothing(graph: Graph, node: Node) -> bool:
     return same and limit is not None and bool(np.all(limit <= np.finfo(np.float32).min))
 
 
-def _axes(graph: Graph, node: Node) -> list[int]:
+def _axes(graph: Draft, node: Node) -> list[int]:
     """Return the axes of more than one element that a reduction is along."""
     assert isinstance(node.attributes, Reduce)
     return [axis for axis in node.attributes.axes if graph[node.inputs[0]].shape[axis] > 1]
 
 
-def _along(graph: Graph, parts: Sequence[Node], x: TensorId, axis: int, last: Node, new: NewTensors) -> Iterator[Node]:
+def _along(graph: Draft, parts: Sequence[Node], x: TensorId, axis: int, last: Node) -> Iterator[Node]:
     """Yield the softmax of ``x`` along ``axis``."""
     sources, shape = joint_sources(*parts[::-1], last), graph[x].shape
     softmax = Node("softmax", (x,), last.output, Softmax(1.0), sources=sources)
@@ -97,7 +97,7 @@ def _along(graph: Graph, parts: Sequence[Node], x: TensorId, axis: int, last: No
         return
     order = [*(i for i in range(len(shape)) if i != axis), axis]
     moved = tuple(shape[i] for i in order)
-    operand, result = (new.like(graph[t], moved) for t in (x, last.output))
+    operand, result = (graph.new.like(graph[t], moved) for t in (x, last.output))
     yield Node("rearrange", (x,), operand.id, Rearrange(tuple(AxisMap(order.index(i)) for i in range(len(shape)))))
     yield replace(softmax, inputs=(operand.id,), output=result.id)
     yield Node("rearrange", (result.id,), last.output, Rearrange(tuple(map(AxisMap, order))), sources=sources)

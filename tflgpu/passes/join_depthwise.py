@@ -13,9 +13,9 @@ from math import prod
 
 import numpy as np
 
-from tflgpu.graph.ir import Array, Graph, Node, TensorId, joint_sources
+from tflgpu.graph.ir import Array, Node, TensorId, joint_sources
 from tflgpu.graph.layout import LANES
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rules import Built, Draft, Match, Rule, Rules, op
 from tflgpu.ops.image.convolution import Depthwise
 from tflgpu.ops.image.window import Padding, Window
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange, slice_start
@@ -35,21 +35,24 @@ class Part:
     size: int
 
 
-def join_depthwise(graph: Graph) -> Graph:
-    """Compute concatenations of depthwise convolutions of neighbouring channels at once, if that has few products."""
-    new = NewTensors(graph)
-    joined: dict[TensorId, list[Node]] = {}
-    for node in graph.nodes:
-        parts = _parts(graph, node)
-        window = _joint_window([p.window for p in parts]) if parts else None
-        if parts and window is not None:
-            joined[node.output] = list(_joint(graph, node, parts, window, new))
-    return graph.with_nodes([n for node in graph.nodes for n in joined.get(node.output, [node])], new)
+def _join(match: Match) -> Built:
+    """Compute a concatenation of depthwise convolutions of neighbouring channels at once, if that has few products."""
+    parts = _parts(match.graph, match.node)
+    window = _joint_window([p.window for p in parts]) if parts else None
+    if not parts or window is None:
+        return None
+    products = sum(prod(p.window.kernel) * p.size for p in parts)
+    if prod(window.kernel) * sum(p.size for p in parts) > MOST_PRODUCTS * products:
+        return None
+    return list(_joint(match.graph, match.node, parts, window))
 
 
-def _parts(graph: Graph, node: Node) -> list[Part] | None:
+join_depthwise = Rules((Rule("join_depthwise", op("concatenate", plain=True), _join),))
+
+
+def _parts(graph: Draft, node: Node) -> list[Part] | None:
     """Return the parts of a concatenation of convolutions; None if it is of anything else, or of whole vec4s."""
-    if not isinstance(node.attributes, Concatenate) or node.epilogue or len(node.inputs) < 2:
+    if not isinstance(node.attributes, Concatenate) or len(node.inputs) < 2:
         return None
     if node.attributes.axis != len(graph[node.output].shape) - 1:
         return None
@@ -64,7 +67,7 @@ def _parts(graph: Graph, node: Node) -> list[Part] | None:
     return parts if any(p.start % LANES for p in parts) else None
 
 
-def _part(graph: Graph, tensor: TensorId) -> Part | None:
+def _part(graph: Draft, tensor: TensorId) -> Part | None:
     """Return the convolution that computes ``tensor``, if nothing else reads it or the slice that it is of."""
     node = graph.producer.get(tensor)
     if node is None or node.epilogue or graph.sole_consumer(tensor) is None:
@@ -97,13 +100,9 @@ def _joint_window(windows: Sequence[Window]) -> Window | None:
     return replace(first, kernel=(height, width), padding=Padding(top, bottom, left, right))
 
 
-def _joint(graph: Graph, node: Node, parts: Sequence[Part], window: Window, new: NewTensors) -> Iterator[Node]:
-    """Yield the slice, if one is needed, and the convolution; only ``node`` where that has too many products."""
-    channels = sum(p.size for p in parts)
-    if prod(window.kernel) * channels > MOST_PRODUCTS * sum(prod(p.window.kernel) * p.size for p in parts):
-        yield node
-        return
-
+def _joint(graph: Draft, node: Node, parts: Sequence[Part], window: Window) -> Iterator[Node]:
+    """Yield the slice, if one is needed, and the convolution."""
+    new, channels = graph.new, sum(p.size for p in parts)
     source, start = graph[parts[0].image], parts[0].start
     image, shape = source.id, source.shape
     if shape[-1] != channels:
@@ -117,7 +116,7 @@ def _joint(graph: Graph, node: Node, parts: Sequence[Part], window: Window, new:
     yield Node("depthwise", inputs, node.output, Depthwise(window, 1), sources=sources)
 
 
-def _within(graph: Graph, part: Part, window: Window) -> Array:
+def _within(graph: Draft, part: Part, window: Window) -> Array:
     """Return the weights of a part with zeros around them, as large as ``window``."""
     data = graph.constant(part.node.inputs[1])
     assert data is not None
@@ -127,6 +126,6 @@ def _within(graph: Graph, part: Part, window: Window) -> Array:
     return np.pad(data, ((0, 0), (top, below), (left, right), (0, 0)))
 
 
-def _bias(graph: Graph, part: Part) -> Array:
+def _bias(graph: Draft, part: Part) -> Array:
     data = graph.constant(part.node.inputs[2]) if len(part.node.inputs) > 2 else None
     return np.zeros(part.size, np.float32) if data is None else data.reshape(-1)

@@ -8,36 +8,31 @@ from math import prod
 
 import numpy as np
 
-from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, Operand, TensorId, Value, joint_sources
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.ir import EpilogueOp, Input, Node, Operand, TensorId, Value, joint_sources
+from tflgpu.graph.rules import Built, Draft, Match, Rule, Rules, op
 from tflgpu.ops.arithmetic.reduction import Reduce
 
 
-def sum_squares(graph: Graph) -> Graph:
-    """Let each sum or mean of squares of floats, which nothing else reads, square what it reads."""
-    nodes = {node.output: node for node in graph.nodes}
-    new = NewTensors(graph)
-    for node in graph.nodes:
-        attributes = node.attributes
-        if not isinstance(attributes, Reduce) or attributes.function not in ("sum", "mean"):
-            continue
-        squares = nodes.get(node.inputs[0])
-        if squares is None or squares.kind != "map" or graph.sole_consumer(squares.output) is not node:
-            continue
-        root = _root(graph, squares)
-        if root is None:
-            continue
-        if root.epilogue:
-            nodes[squares.output] = root
-            source = squares.output
-        else:
-            del nodes[squares.output]
-            source = root.inputs[0]
-        nodes[node.output] = _of_squares(node, source, squares, graph, new)
-    return graph.with_nodes((nodes[n.output] for n in graph.nodes if n.output in nodes), new)
+def _square(match: Match) -> Built:
+    """Let a sum or mean of squares of floats, which nothing else reads, square what it reads."""
+    graph, squares = match.graph, match["squares"]
+    root = _root(graph, squares)
+    if root is None:
+        return None
+    if not root.epilogue:
+        return [_of_squares(match, root.inputs[0])]
+    root = replace(root, output=graph.new.like(graph[squares.output], graph[squares.output].shape).id)
+    return [root, _of_squares(match, root.output)]
 
 
-def _root(graph: Graph, node: Node) -> Node | None:
+def _adds(_: Draft, node: Node) -> bool:
+    return isinstance(node.attributes, Reduce) and node.attributes.function in ("sum", "mean")
+
+
+sum_squares = Rules((Rule("sum_squares", op("reduce", op("map", name="squares", alone=True), where=_adds), _square),))
+
+
+def _root(graph: Draft, node: Node) -> Node | None:
     """Return the map node that computes what ``node`` gives the squares of; without an epilogue it only reads that."""
     *before, last = node.epilogue or (None,)
     result = graph[node.output]
@@ -62,20 +57,21 @@ def _root(graph: Graph, node: Node) -> Node | None:
     return replace(node, epilogue=())
 
 
-def _is_two(graph: Graph, node: Node, operands: Sequence[Operand]) -> bool:
+def _is_two(graph: Draft, node: Node, operands: Sequence[Operand]) -> bool:
     exponent = operands[-1]
     data = graph.constant(node.inputs[exponent.index]) if isinstance(exponent, Input) else None
     return data is not None and bool(np.all(data == 2))
 
 
-def _of_squares(node: Node, source: TensorId, squares: Node, graph: Graph, new: NewTensors) -> Node:
+def _of_squares(match: Match, source: TensorId) -> Node:
     """Return the reduction of the squares of ``source``."""
+    graph, node = match.graph, match.node
     attributes = node.attributes
     assert isinstance(attributes, Reduce)
     epilogue, inputs = node.epilogue, (source, *node.inputs[1:])
     if attributes.function == "mean":
         count = prod(graph[node.inputs[0]].shape[axis] for axis in attributes.axes)
-        inputs = (*inputs, new.constant(np.array(1 / count, np.float32)))
+        inputs = (*inputs, graph.new.constant(np.array(1 / count, np.float32)))
         divided = EpilogueOp("mul", (Value(0), Input(len(inputs) - 1)))
         after = (op.moved(lambda o: Value(o.index + 1) if isinstance(o, Value) else o) for op in epilogue)
         epilogue = (divided, *after)
@@ -85,5 +81,5 @@ def _of_squares(node: Node, source: TensorId, squares: Node, graph: Graph, new: 
         node.output,
         replace(attributes, function="sum_of_squares"),
         epilogue,
-        joint_sources(squares, node),
+        joint_sources(match["squares"], node),
     )
