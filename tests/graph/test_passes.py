@@ -107,6 +107,14 @@ def test_what_depends_on_constants_alone_is_folded() -> None:
     assert len(graph.nodes) == 1
 
 
+def test_what_was_fused_into_a_map_is_fused_into_a_convolution() -> None:
+    m = Model()
+    x = m.input(IMAGE)
+    y = m.conv(x)
+    graph = apply(fuse_elementwise, m.graph(m.add("SUB", [y, m.add("ABS", [x])])))
+    assert kinds(graph) == {"convolution": 1}
+
+
 def test_folding_leaves_a_constant_output_to_the_device() -> None:
     m = Model()
     x = m.input(IMAGE)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from functools import reduce
 
 from tflgpu.graph.ir import Graph, Input, Node, Operand, TensorId, Value, joint_sources
+from tflgpu.graph.rules import Built, Draft, Match, Rule, Rules, op, rewrite
 from tflgpu.passes.nest_concatenations import is_contiguous
 
 # Tensors that a kernel takes at most, because some drivers allow only 64 arguments.
@@ -17,34 +18,27 @@ MAX_INPUTS = 16
 MAX_EPILOGUE = 32
 
 
-def inline_shared_source(graph: Graph) -> Graph:
+def _inline_source(match: Match) -> Built:
     """``f(x, g(x))`` becomes one map node, so that x has one reader (swish is ``mul(x, logistic(x))``).
 
     g may be several map nodes in a row, such as a function and the rounding of its result.
     """
-    nodes = {n.output: n for n in graph.nodes}
-    for original in graph.nodes:
-        node = nodes[original.output]
-        if node.kind != "map":
-            continue
-        full = [t for t in node.inputs if graph[t].shape == graph[node.output].shape]
-        for tensor in full:
-            chain = _chain(graph, nodes, tensor, {t for t in full if t != tensor})
-            if chain and sum(len(n.epilogue) for n in (*chain, node)) <= MAX_EPILOGUE:
-                inner = reduce(lambda first, second: fused(first, second, 0), chain)
-                nodes[node.output] = _with_operand(node, tensor, inner, inner.inputs[0])
-                for inner in chain:
-                    del nodes[inner.output]
-                break
-    return graph.with_nodes(nodes[n.output] for n in graph.nodes if n.output in nodes)
+    graph, node = match.graph, match.node
+    full = [t for t in node.inputs if graph[t].shape == graph[node.output].shape]
+    for tensor in full:
+        chain = _chain(graph, tensor, {t for t in full if t != tensor})
+        if chain and sum(len(n.epilogue) for n in (*chain, node)) <= MAX_EPILOGUE:
+            inner = reduce(lambda first, second: fused(first, second, 0), chain)
+            return [_with_operand(node, tensor, inner, inner.inputs[0])]
+    return None
 
 
-def _chain(graph: Graph, nodes: Mapping[TensorId, Node], tensor: TensorId, sources: set[TensorId]) -> list[Node]:
+def _chain(graph: Draft, tensor: TensorId, sources: set[TensorId]) -> list[Node]:
     """Return the map nodes from one of ``sources`` to ``tensor``, of one input and one reader each; none if there are
     none."""
     chain: list[Node] = []
     while tensor not in sources:
-        inner = nodes.get(tensor)
+        inner = graph.producer.get(tensor)
         if inner is None or inner.kind != "map" or len(inner.inputs) != 1 or graph.sole_consumer(tensor) is None:
             return []
         chain.insert(0, inner)
@@ -54,28 +48,30 @@ def _chain(graph: Graph, nodes: Mapping[TensorId, Node], tensor: TensorId, sourc
     return chain
 
 
-def fuse_elementwise(graph: Graph) -> Graph:
-    """Append each map node's epilogue to the node that computes one of its full-shape operands.
+inline_shared_source = Rules((Rule("inline_shared_source", op("map"), _inline_source),))
+
+
+def _fuse(match: Match) -> Built:
+    """Append a map node's epilogue to the node that computes one of its full-shape operands.
 
     The fused node takes the map node's place in the order, where all its operands are known. If there are several
     candidates, the one that runs last is taken: a residual ADD is fused into the convolution, not into the skip
     connection. A concatenation takes no kernel unless it has an epilogue.
     """
-    nodes: dict[TensorId, Node] = {n.output: n for n in graph.nodes}
-    position = {n.output: i for i, n in enumerate(graph.nodes)}
-    for original in graph.nodes:
-        node = nodes[original.output]
-        if node.kind != "map":
-            continue
-        candidates = [
-            t
-            for t in dict.fromkeys(node.inputs)
-            if fusable(graph, nodes.get(t), t, node) and not _may_vanish(graph, nodes[t])
-        ]
-        if candidates:
-            best = max(candidates, key=lambda t: position[t])
-            nodes[node.output] = fused(nodes.pop(best), node, node.inputs.index(best))
-    return graph.with_nodes(nodes[n.output] for n in graph.nodes if n.output in nodes)
+    graph, node = match.graph, match.node
+    operands = {t: graph.producer.get(t) for t in node.inputs}
+    candidates = [
+        t
+        for t, producer in operands.items()
+        if producer is not None and fusable(graph, producer, t, node) and not _may_vanish(graph, producer)
+    ]
+    if not candidates:
+        return None
+    best = max(candidates, key=graph.place)
+    return [fused(graph.producer[best], node, node.inputs.index(best))]
+
+
+fuse_elementwise = Rules((Rule("fuse_elementwise", op("map"), _fuse),))
 
 
 def inline_operands(graph: Graph, primaries: Collection[TensorId] = ()) -> Graph:
@@ -84,16 +80,17 @@ def inline_operands(graph: Graph, primaries: Collection[TensorId] = ()) -> Graph
     A rotary embedding, ``x * cosine - y * sine``, is one node then. Only map nodes take operands: in the epilogue of
     another kernel they would need registers. primaries: tensors that a map can read as its first input only.
     """
-    nodes = {n.output: n for n in graph.nodes}
-    for original in graph.nodes:
-        node = nodes[original.output]
-        for tensor in node.inputs[1:] if node.kind == "map" else ():
-            inner = nodes.get(tensor)
+
+    def inline(match: Match) -> Built:
+        node = match.node
+        for tensor in node.inputs[1:]:
+            inner = match.graph.producer.get(tensor)
             is_map = inner is not None and inner.kind == "map" and not set(inner.inputs).intersection(primaries)
-            if inner is not None and is_map and fusable(graph, inner, tensor, node):
-                node = _with_operand(node, tensor, nodes.pop(tensor), node.inputs[0])
-        nodes[node.output] = node
-    return graph.with_nodes(nodes[n.output] for n in graph.nodes if n.output in nodes)
+            if inner is not None and is_map and fusable(match.graph, inner, tensor, node):
+                return [_with_operand(node, tensor, inner, node.inputs[0])]
+        return None
+
+    return rewrite(graph, [Rule("inline_operands", op("map"), inline)]).graph
 
 
 def _with_operand(node: Node, tensor: TensorId, inner: Node, first: TensorId) -> Node:
@@ -122,12 +119,12 @@ def _with_operand(node: Node, tensor: TensorId, inner: Node, first: TensorId) ->
     return replace(node, inputs=inputs, epilogue=epilogue, sources=joint_sources(inner, node))
 
 
-def _may_vanish(graph: Graph, node: Node) -> bool:
+def _may_vanish(graph: Draft, node: Node) -> bool:
     """Whether a node is a concatenation whose inputs are likely to be computed inside its result."""
     return is_contiguous(graph, node) and all(t in graph.producer for t in node.inputs)
 
 
-def fusable(graph: Graph, producer: Node | None, tensor: TensorId, node: Node) -> bool:
+def fusable(graph: Graph | Draft, producer: Node | None, tensor: TensorId, node: Node) -> bool:
     """Whether ``producer``, which computes ``tensor``, can have the epilogue of ``node``, which reads it."""
     return (
         producer is not None

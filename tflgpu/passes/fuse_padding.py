@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from tflgpu.graph.ir import Graph, Input, Node, Operand, TensorId, Value, extends_to
+from tflgpu.graph.ir import Input, Node, Operand, TensorId, Value, extends_to
+from tflgpu.graph.rules import Built, Draft, Match, Rule, Rules, op
 from tflgpu.ops.movement.shaping import Rearrange
 from tflgpu.passes.fuse import fusable, fused
 
 
-def fuse_padding(graph: Graph) -> Graph:
+def _fuse(match: Match) -> Built:
     """``f(convolution, PAD(x))``, where PAD adds channels of zeros after x, becomes the convolution with x as operand.
 
     Its kernel takes the place of PAD's, which has the functions after both, as it comes last.
     """
-    nodes = {n.output: n for n in graph.nodes}
-    position = {n.output: i for i, n in enumerate(graph.nodes)}
-    for node in graph.nodes:
-        if not _adds_channels(graph, node):
-            continue
-        operands = {node.inputs[i] for i in node.epilogue_inputs}
-        found = [t for t in operands if _is_convolution(nodes.get(t)) and fusable(graph, nodes.get(t), t, node)]
-        if found:
-            last = max(found, key=lambda t: position[t])
-            nodes[node.output] = fused(nodes.pop(last), _map_of(node, last), 0)
-    return graph.with_nodes(nodes[n.output] for n in graph.nodes if n.output in nodes)
+    graph, node = match.graph, match.node
+    operands = {node.inputs[i]: graph.producer.get(node.inputs[i]) for i in node.epilogue_inputs}
+    found = [t for t, n in operands.items() if _is_convolution(n) and fusable(graph, n, t, node)]
+    if not found:
+        return None
+    last = max(found, key=graph.place)
+    return [fused(graph.producer[last], _map_of(node, last), 0)]
 
 
-def _adds_channels(graph: Graph, node: Node) -> bool:
+def _adds_channels(graph: Draft, node: Node) -> bool:
     """Whether a node adds zeros after the last channel, and nothing but its epilogue reads anything else."""
     pad = node.attributes
     if not isinstance(pad, Rearrange) or pad.fill != 0 or 0 in node.epilogue_inputs:
         return False
     plain = all(m.axis == i and m.start == 0 and m.step == 1 for i, m in enumerate(pad.axes))
     return plain and extends_to(graph[node.inputs[0]].shape, graph[node.output].shape)
+
+
+fuse_padding = Rules((Rule("fuse_padding", op("rearrange", where=_adds_channels), _fuse),))
 
 
 def _is_convolution(node: Node | None) -> bool:
