@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from tests.ops.case import Case
 from tests.quick import RUNTIMES
-from tests.support.unoptimized import unoptimized_options
 from tflgpu.codegen.environment import environment
 from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
@@ -26,7 +25,7 @@ from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
-from tflgpu.runtime.opencl.program import whole_text
+from tflgpu.runtime.opencl.program import build_options, whole_text
 from tflgpu.runtime.opencl.session import Session, open_session
 from tflgpu.target import Target
 
@@ -213,7 +212,7 @@ def _session() -> Session:
 def compile_unoptimized(text: str, session: Session) -> cl.Program:
     device = session.device.handle
     program = cl._cl._Program(session.context, whole_text(device, text))
-    program._build(" ".join(unoptimized_options(device, text)).encode())
+    program._build(" ".join([*build_options(device, text), "-cl-opt-disable"]).encode())
     return program
 
 
