@@ -190,7 +190,7 @@ REQUIREMENTS = {
     "cpu": ("intel-opencl-rt>=2025", "intel-cmplr-lib-rt>=2025"),
     "fallback": ("ai-edge-litert>=1.2",),
     "evaluate": ("pycocotools>=2.0.7",),
-    "language": ("tokenizers>=0.20", "sentencepiece>=0.2"),
+    "language": ("tokenizers>=0.20", "sentencepiece>=0.2", "litert-lm-builder>=0.18", "protobuf>=6.31"),
     "sign": ("cryptography>=42",),
     "predict": ("pyarrow>=17",),
     "ray": ("ray[client,data]>=2.60",),

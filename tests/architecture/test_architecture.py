@@ -73,6 +73,8 @@ OWNERS = {
     "jinja2": {"codegen", "language", "page"},
     "markupsafe": {"page"},
     "pyopencl": {"measure", "runtime"},
+    "google": {"language"},
+    "litert_lm_builder": {"language"},
     "tflite": {"model"},
     "flatbuffers": {"fallback", "model"},
     "ai_edge_litert": {"evaluate", "fallback"},

@@ -10,9 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-from ai_edge_litert.interpreter import Interpreter
 
 import tflgpu
 from tests.cli.command import as_json, fail, invoke
@@ -20,12 +18,14 @@ from tests.cli.documented import check
 from tests.language.language_files import (
     bytes_tokenizer,
     compressed,
-    field,
+    described,
     pieces_tokenizer,
     section_file,
+    task_described,
     task_file,
     weights_apart,
 )
+from tests.language.small_models import litert_answer
 from tflgpu.language.containers import tokenizer_data
 from tflgpu.language.tokenizer import Tokenizer, load_tokenizer
 
@@ -61,35 +61,20 @@ def model(shared: Path) -> bytes:
     return (shared / "language" / "decoder_float.tflite").read_bytes()
 
 
-def litert_answer(model: bytes, prompt: list[int], count: int) -> list[int]:
-    """The likeliest tokens after a prompt by LiteRT's interpreter, which reads one token at a time."""
-    runner = Interpreter(model_content=model).get_signature_runner("decode")
-    details = runner.get_input_details()
-    cache = {name: np.zeros(d["shape"], d["dtype"]) for name, d in details.items() if name.startswith("kv")}
-    text = list(prompt)
-    for position in range(len(prompt) + count - 1):
-        tokens = np.array([[text[position]]], np.int32)
-        cache = runner(tokens=tokens, input_pos=np.array([position], np.int32), **cache)
-        logits = cache.pop("logits")
-        if position == len(text) - 1:
-            text.append(int(logits.argmax()))
-    return text[len(prompt) :]
-
-
 def bundle(form: str, folder: Path, model: bytes) -> tuple[Path, Tokenizer]:
     """A file with the model, which names token 0 as the start and token 1 as the end.
 
     form: "weights" is a .litertlm file with them in a section of their own.
     """
     if form in ("litertlm", "weights"):
-        metadata = field(1, field(1, field(1, 0))) + field(2, field(1, field(1, 1)))
+        metadata = described("start_token { token_ids { ids: 0 } } stop_tokens { token_ids { ids: 1 } }")
         tokenizer = bytes_tokenizer()
         parts = [(5, metadata, ""), (6, compressed(tokenizer), "")]
         pair = weights_apart(model) if form == "weights" else (model,)
         parts += [(kind, data, "tf_lite_prefill_decode") for kind, data in zip((3, 7), pair, strict=False)]
         return section_file(folder / "model.litertlm", parts), load_tokenizer(tokenizer_data(tokenizer))
     tokenizer = pieces_tokenizer()
-    metadata = field(4, 0) + field(5, "</s>")
+    metadata = task_described('start_token_id: 0 stop_tokens: "</s>"')
     return task_file(folder / "model.task", model, tokenizer, metadata), load_tokenizer(tokenizer_data(tokenizer))
 
 

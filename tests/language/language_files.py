@@ -11,9 +11,13 @@ from pathlib import Path
 import flatbuffers
 import sentencepiece
 from ai_edge_litert import schema_py_generated as schema
+from google.protobuf.text_format import Parse
+from litert_lm_builder.litertlm_builder import DType, LitertLmFileBuilder, Metadata, TfLiteModelType
+from litert_lm_builder.runtime.proto.llm_metadata_pb2 import LlmMetadata
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tflgpu.fallback.schema_objects import packed, unpacked
+from tflgpu.language.task_schema import llm_parameters
 
 TEXT = (Path(__file__).parents[2] / "README.md").read_text()
 
@@ -53,20 +57,32 @@ def pieces_tokenizer(size: int = 150) -> bytes:
     return written.getvalue()
 
 
-def field(number: int, value: bytes | str | int) -> bytes:
-    """A field of a message of Protocol Buffers."""
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value & (1 << 64) - 1)
-    data = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(data)) + data
+def described(text: str) -> bytes:
+    """A message LlmMetadata of .litertlm files."""
+    return bytes(Parse(text, LlmMetadata()).SerializeToString())
 
 
-def varint(value: int) -> bytes:
-    digits = []
-    while value > 127:
-        digits.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*digits, value])
+def task_described(text: str) -> bytes:
+    """A message LlmParameters of .task files."""
+    return bytes(Parse(text, llm_parameters()()).SerializeToString())
+
+
+def built(folder: Path, metadata: str, model: bytes, tokenizer: bytes, executor: str = "") -> Path:
+    """A .litertlm file that the official builder wrote."""
+    parts = {"llm.textproto": metadata, "executor.textproto": executor, "tokenizer.json": tokenizer, "m.tflite": model}
+    for name, part in parts.items():
+        (folder / name).write_bytes(part.encode() if isinstance(part, str) else part)
+    builder = LitertLmFileBuilder()
+    builder.add_system_metadata(Metadata("author", "tests", DType.STRING))
+    builder.add_llm_metadata(str(folder / "llm.textproto"))
+    if executor:
+        builder.add_executor_metadata(str(folder / "executor.textproto"))
+    builder.add_hf_tokenizer(str(folder / "tokenizer.json"))
+    builder.add_tflite_model(str(folder / "m.tflite"), TfLiteModelType.PREFILL_DECODE)
+    path = folder / "built.litertlm"
+    with path.open("wb") as file:
+        builder.build(file)
+    return path
 
 
 def task_file(path: Path, model: bytes, tokenizer: bytes, metadata: bytes) -> Path:

@@ -3,89 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import tflgpu
+from tests.language.known_models import CACHE, VOCABULARY, KnownModel, decoder, known_answer, known_token
 from tests.language.language_files import TEXT, bytes_tokenizer
 from tests.safety.models import scaled
-from tflgpu.language import Generator, Sampling, TokenDecoder
-from tflgpu.language.language_steps import LanguageSteps, Step
+from tflgpu.language import Generator, Sampling, TokenModel
 from tflgpu.language.sampling import Sampler
-
-CACHE, VOCABULARY = 100, 150
-
-
-class Known:
-    """A model whose next token is a number of all tokens before, which its cache holds. It notes what it runs."""
-
-    def __init__(self, mask: bool) -> None:
-        self.mask = mask
-        self.cache = np.full(CACHE, -1)
-        self.ran: list[tuple[str, int]] = []
-        self.opened = {"decode"}
-        self.closed = False
-
-    def open(self, signature: str) -> None:
-        self.opened.add(signature)
-
-    def run(self, signature: str, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        tokens, positions = inputs["tokens"], inputs["input_pos"]
-        assert tokens.dtype == positions.dtype == np.int32 and tokens.shape == (1, positions.size)
-        begin, size = int(positions[0]), positions.size
-        assert signature in self.opened
-        assert begin + size <= CACHE, "DYNAMIC_UPDATE_SLICE would move the rows"
-        assert all(after == before + 1 for before, after in pairwise(positions.tolist()))
-        self.ran.append((signature, begin))
-        self.cache[begin : begin + size] = tokens[0]
-        if self.mask:
-            seen = inputs["mask"] == 0
-            assert seen.shape == (1, 1, size, CACHE)
-            assert (seen[0, 0].sum(axis=1) == positions + 1).all()
-        scores = np.zeros((1, 1, VOCABULARY), np.float32)
-        scores[0, 0, known_token(self.cache[: begin + 1].tolist())] = 1
-        return {"logits": scores}
-
-    def chain(self, _: Sampling) -> None:
-        """There is none: the host chooses."""
-
-    def reset(self) -> None:
-        self.cache[:] = -1
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def known_token(text: list[int]) -> int:
-    return int(sum((i + 1) * token for i, token in enumerate(text))) % VOCABULARY
-
-
-def known_answer(prompt: list[int], count: int) -> list[int]:
-    text = list(prompt)
-    for _ in range(count):
-        text.append(known_token(text))
-    return text[len(prompt) :]
-
-
-def decoder(sizes: tuple[int, ...] = (8, 32), *, mask: bool = False) -> tuple[TokenDecoder, Known]:
-    def step(name: str, size: int) -> Step:
-        return Step(name, size, "tokens", "input_pos", "mask" if mask else None, "float32", ("kv_cache_k_0",))
-
-    steps = LanguageSteps(step("decode", 1), tuple(step(f"prefill_{n}", n) for n in sizes), CACHE, VOCABULARY, True)
-    runs = Known(mask)
-    return TokenDecoder(steps, runs), runs
 
 
 @pytest.fixture
 def generator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator:
     """Of the known model, in a file that is none."""
-    monkeypatch.setattr(TokenDecoder, "compile", lambda *_: decoder()[0])
+    monkeypatch.setattr(TokenModel, "compile", lambda *_, **__: KnownModel())
     (tmp_path / "model.tflite").write_bytes(b"")
     (tmp_path / "tokenizer.json").write_bytes(bytes_tokenizer())
     return Generator(tmp_path / "model.tflite", tokenizer=tmp_path / "tokenizer.json")
@@ -155,7 +89,7 @@ def test_stop_tokens(generator: Generator) -> None:
         ([(said[4], said[5], said[6] ^ 1), (said[5], said[6])], 5),
     ]
     for stops, told in cases:
-        generator._stops = tuple(stops)
+        generator.stops = tuple(stops)
         answer = generator.stream(word, max_tokens=7)
         assert "".join(answer) == generator.tokenizer.decode([*prompt, *said[:told]])[len(word) :]
         assert answer.statistics.end == ("stop token" if told < 7 else "max tokens")
@@ -167,7 +101,7 @@ def test_an_answer_that_is_left(generator: Generator) -> None:
     assert answer.statistics.end == "left"
     with generator:
         pass
-    assert generator.decoder._runs.closed  # type: ignore[attr-defined]
+    assert [runs.closed for runs in generator.model.made] == [True]  # type: ignore[attr-defined]
 
 
 def test_prompts_that_cannot_be_read(generator: Generator) -> None:
@@ -180,9 +114,6 @@ def test_prompts_that_cannot_be_read(generator: Generator) -> None:
     for prompt in ([{"role": "user", "content": "a"}], b"a", None):
         with pytest.raises(TypeError, match=f"the prompt is of type {type(prompt).__name__}, and a text was expected"):
             generator.stream(prompt)  # type: ignore[arg-type]
-    generator.decoder.vocabulary = 10
-    with pytest.raises(ValueError, match="belongs to another model"):
-        generator.stream("words")
 
 
 def test_stops_and_models_that_cannot_be(generator: Generator) -> None:

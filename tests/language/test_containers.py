@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
 import zipfile
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter
 
 import tflgpu
-from tests.language.language_files import compressed, field, section_file, task_file, weights_apart
+from tests.language.language_files import compressed, described, section_file, task_described, task_file, weights_apart
 from tflgpu.language import open_language_file
 from tflgpu.language.containers import MODEL
 from tflgpu.language.language_metadata import Affixes, LanguageMetadata
@@ -21,13 +20,12 @@ from tflgpu.model.writer import ModelBuilder
 
 JSON = b'{"version": "1.0", "note": "a tokenizer, seen as bytes alone"}'
 
-METADATA = (
-    field(1, field(1, field(1, 2)))
-    + field(2, field(2, "<end_of_turn>"))
-    + field(2, field(1, field(1, bytes([1, 172, 2]))))
-    + field(3, field(1, field(1, "<user>\n") + field(2, "<end>\n")) + field(2, field(1, "<model>\n")))
-    + field(5, 1280)
-)
+METADATA = described("""
+    start_token { token_ids { ids: 2 } }
+    stop_tokens { token_str: "<end_of_turn>" } stop_tokens { token_ids { ids: 1 ids: 300 } }
+    prompt_templates { user { prefix: "<user>\\n" suffix: "<end>\\n" } model { prefix: "<model>\\n" } }
+    max_num_tokens: 1280
+""")
 
 
 def sections(path: Path) -> Path:
@@ -41,27 +39,6 @@ def sections(path: Path) -> Path:
     return section_file(path, parts)
 
 
-def test_sections_of_a_file_that_the_public_tool_wrote(tmp_path: Path) -> None:
-    """litert-lm-builder 0.18.1 made it, of the parts that are named here."""
-    path = tmp_path / "file.litertlm"
-    path.write_bytes(lzma.decompress((Path(__file__).parent / "made_by_builder.litertlm.xz").read_bytes()))
-    file = open_language_file(path)
-    assert {name: read() for name, read in file.models.items()} == {
-        "TF_LITE_VISION_ENCODER": b"\x18\0\0\0TFL3 another",
-        MODEL: b"\x18\0\0\0TFL3 a model",
-    }
-    assert file.tokenizer is not None
-    assert (file.tokenizer.package, file.tokenizer.data) == ("tokenizers", JSON)
-    assert file.metadata == LanguageMetadata(
-        start=(2,),
-        stops=("<end_of_turn>", (1, 300)),
-        user=Affixes("<start_of_turn>user\n", "<end_of_turn>\n"),
-        model=Affixes("<start_of_turn>model\n"),
-        jinja_template="{{ messages[0].content }}",
-        max_tokens=1280,
-    )
-
-
 def test_sections(tmp_path: Path) -> None:
     file = open_language_file(sections(tmp_path / "any.name"))
     assert list(file.models) == ["TF_LITE_VISION_ENCODER", MODEL]
@@ -72,8 +49,10 @@ def test_sections(tmp_path: Path) -> None:
 
 
 def test_task(tmp_path: Path) -> None:
-    template = field(1, "Be kind.") + field(2, "<user>") + field(3, "<model>")
-    metadata = field(6, "<s>") + field(5, "</s>") + field(5, "<end>") + field(7, bytes([1])) + field(8, template)
+    metadata = task_described("""
+        start_token: "<s>" stop_tokens: "</s>" stop_tokens: "<end>" input_output_normalizations: 1
+        prompt_template { session_prefix: "Be kind." prompt_prefix: "<user>" prompt_suffix: "<model>" }
+    """)
     file = open_language_file(task_file(tmp_path / "file.task", b"the model", b"\x0a\x01x", metadata))
     assert file.model() == b"the model"
     assert file.tokenizer is not None and file.tokenizer.package == "sentencepiece"
@@ -83,7 +62,7 @@ def test_task(tmp_path: Path) -> None:
 
 
 def test_a_start_token_may_be_a_number(tmp_path: Path) -> None:
-    path = task_file(tmp_path / "file.task", b"", b"{", field(4, 0))
+    path = task_file(tmp_path / "file.task", b"", b"{", task_described("start_token_id: 0"))
     assert open_language_file(path).metadata.start == (0,)
 
 
@@ -240,7 +219,7 @@ def test_damaged_sections(tmp_path: Path) -> None:
 
 
 def test_damaged_metadata(tmp_path: Path) -> None:
-    for metadata in (METADATA[:-1], b"\xff" * 12, bytes([3]), field(1, field(1, b"\xff"))):
+    for metadata in (METADATA[:-1], b"\xff" * 12, bytes([3]), b"\x0a\x03\x0a\x01\xff"):
         with pytest.raises(tflgpu.ModelError, match="metadata are damaged"):
             open_language_file(section_file(tmp_path / "file", [(5, metadata, ""), (3, b"x", "")]))
 

@@ -11,7 +11,7 @@ import pytest
 
 import tflgpu
 from tests.language.language_files import bytes_tokenizer
-from tflgpu.language import Generator, Sampling, TokenDecoder
+from tflgpu.language import Generator, Sampling, TokenDecoder, TokenModel
 from tflgpu.language.sampler_model import CHOSEN, DRAW, NEXT, SCORES, TOTAL, sampler_model
 from tflgpu.language.sampling import Sampler
 
@@ -97,11 +97,12 @@ def test_prompts_one_after_another(
     (tmp_path / "tokenizer.json").write_bytes(bytes_tokenizer())
     answers = []
     for decoder in decoders:
-        monkeypatch.setattr(TokenDecoder, "compile", lambda *_, made=decoder: made)
+        made = TokenModel(decoder._model._steps, decoder._model._compiled)  # type: ignore[union-attr]
+        monkeypatch.setattr(TokenModel, "compile", lambda *_, made=made, **__: made)
         generator = Generator(tmp_path / "model.tflite", tokenizer=tmp_path / "tokenizer.json")
         said = generator.stream("how fast is it", max_tokens=8, sampling=OF_ALL)
         text = "".join(said)
-        generator._stops = ((said.tokens[3],),)
+        generator.stops = ((said.tokens[3],),)
         stopped = generator.stream("how fast is it", max_tokens=8, sampling=OF_ALL)
         answers.append((text, said.tokens, "".join(stopped), generator.generate("and how fast is that", max_tokens=8)))
         assert stopped.statistics.end == "stop token" and len(stopped.tokens) <= 4

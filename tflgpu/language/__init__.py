@@ -9,22 +9,30 @@ with Generator("model.litertlm") as generator:
 
 from __future__ import annotations
 
+from tflgpu.language.answer import Answer, Statistics
 from tflgpu.language.containers import LanguageFile, TokenizerData, open_language_file
-from tflgpu.language.generator import Answer, Generator, Statistics
+from tflgpu.language.engine import Engine
+from tflgpu.language.generator import Generator
 from tflgpu.language.language_metadata import LanguageMetadata
-from tflgpu.language.sampling import Sampler, Sampling
-from tflgpu.language.token_decoder import TokenDecoder
+from tflgpu.language.sampling import Sampler, Sampling, TokenLikelihood
+from tflgpu.language.session import BusyError, Session
+from tflgpu.language.token_decoder import TokenDecoder, TokenModel
 from tflgpu.language.tokenizer import Tokenizer
 
 __all__ = [
     "Answer",
+    "BusyError",
+    "Engine",
     "Generator",
     "LanguageFile",
     "LanguageMetadata",
     "Sampler",
     "Sampling",
+    "Session",
     "Statistics",
     "TokenDecoder",
+    "TokenLikelihood",
+    "TokenModel",
     "Tokenizer",
     "TokenizerData",
     "open_language_file",

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from tflgpu.errors import ModelError
-from tflgpu.language.language_metadata import LanguageMetadata, section_metadata, task_metadata
+from tflgpu.language.language_metadata import LanguageMetadata
+from tflgpu.language.metadata_messages import check_executor_metadata, section_metadata, task_metadata
 from tflgpu.language.section_table import MAGIC, Section, read_sections
 from tflgpu.model.constants.external_buffers import without_external_buffers
 from tflgpu.model.foreign_files import HEAD, described
@@ -82,7 +83,8 @@ def open_language_file(path: str | PathLike[str]) -> LanguageFile:
         Its models, tokenizer and metadata. A .tflite file is one model.
 
     Raises:
-        ModelError: The file is damaged, or of a version that cannot be read.
+        ModelError: The file is damaged, of a version that cannot be read, or says of its model what is not supported.
+        ValueError: The package that reads its metadata is not installed.
         OSError: The file cannot be read.
     """
     path = Path(path).absolute()
@@ -125,6 +127,8 @@ def _open_sections(path: Path, file: BinaryIO) -> LanguageFile:
                     tokenizer = TokenizerData("tokenizers", _uncompressed(data))
             case "metadata":
                 metadata = section_metadata(_SectionBytes(path, section)())
+            case "executor metadata":
+                check_executor_metadata(_SectionBytes(path, section)())
     return LanguageFile(path, models, tokenizer, metadata)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isqrt
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tflgpu.language.sampling import Sampling
 from tflgpu.model.writer import ModelBuilder
@@ -18,6 +19,9 @@ SCORES, DRAW, NEXT, CHOSEN, TOTAL = "scores", "draw", "next", "chosen", "total"
 
 # The sums of a row may be off by this part of the last one. A threshold that is less than it by more lies in the row.
 _ROUNDING = 2.0**-20
+
+# The likeliest token, before which the sum is 0, is below it.
+_SMALL = 1e-30
 
 _ALIGNED = 4  # tokens of a row are a multiple of it
 
@@ -35,15 +39,19 @@ def sampler_model(sampling: Sampling, scores: Shape, token: Shape) -> bytes:
     """
     net = _Network()
     given = _Tensor(net.builder.input(scores, name=SCORES), scores)
-    row = net.reshape(given, (1, scores[-1]))
+    plain = row = net.reshape(given, (1, scores[-1]))
+    if sampling.bias:
+        row = net.op("ADD", [row, net.row(_bias(sampling.bias, scores[-1]))], (1, scores[-1]))
     if sampling.temperature == 0:
         chosen = net.op("ARG_MAX", [row, net.integers(1)], (1,), "int32", output_type="INT32")
     else:
         draw = _Tensor(net.builder.input((1, 1), name=DRAW), (1, 1))
         scale = min(1 / sampling.temperature, float(np.finfo(np.float32).max))
         k = sampling.candidates(scores[-1])
-        chosen = _drawn(net, row, draw, scale) if k is None else _drawn_of_largest(net, row, draw, scale, k)
-    total = net.op("SUM", [row, net.integers([1])], (1,), name=TOTAL)
+        if k is None and (sampling.top_p, sampling.min_p) != (None, None):
+            k = scores[-1]
+        chosen = _drawn(net, row, draw, scale) if k is None else _drawn_of_largest(net, row, draw, scale, k, sampling)
+    total = net.op("SUM", [plain, net.integers([1])], (1,), name=TOTAL)
     outputs = [net.reshape(chosen, token, "int32", NEXT), net.reshape(chosen, (1,), "int32", CHOSEN), total]
     return net.builder.finish([output.index for output in outputs], signature="sample")
 
@@ -77,8 +85,12 @@ class _Network:
         array = np.asarray(values, np.int32)
         return _Tensor(self.builder.constant(array), array.shape)
 
+    def row(self, values: ArrayLike) -> _Tensor:
+        array = np.asarray(values, np.float32).reshape(1, -1)
+        return _Tensor(self.builder.constant(array), array.shape)
+
     def number(self, value: float) -> _Tensor:
-        return _Tensor(self.builder.constant(np.full((1, 1), value, np.float32)), (1, 1))
+        return self.row([value])
 
     def reshape(self, tensor: _Tensor, shape: Shape, dtype: str = "float32", name: str | None = None) -> _Tensor:
         return self.op("RESHAPE", [tensor, self.integers(shape)], shape, dtype, name)
@@ -100,6 +112,12 @@ class _Network:
     def sums(self, row: _Tensor) -> _Tensor:
         return self.op("CUMSUM", [row, self.integers(1)], row.shape)
 
+    def kept(self, weights: _Tensor, comparison: str, left: _Tensor, right: _Tensor) -> _Tensor:
+        """Return weights, with 0 for those of which the comparison does not hold."""
+        holds = self.op(comparison, [left, right], weights.shape, "bool")
+        ones = self.op("CAST", [holds], weights.shape, in_data_type="BOOL", out_data_type="FLOAT32")
+        return self.op("MUL", [weights, ones], weights.shape)
+
     def passed(self, sums: _Tensor, threshold: _Tensor) -> _Tensor:
         """How many of the sums the threshold is not below: the index of the first one that is larger."""
         is_passed = self.op("LESS_EQUAL", [sums, threshold], sums.shape, "bool")
@@ -107,11 +125,28 @@ class _Network:
         return self.op("SUM", [ones, self.integers([1])], (1,), "int32")
 
 
-def _drawn_of_largest(net: _Network, row: _Tensor, draw: _Tensor, scale: float, k: int) -> _Tensor:
-    """One of the ``k`` tokens with the largest scores."""
+def _bias(bias: Mapping[int, float], count: int) -> NDArray[np.float32]:
+    values = np.zeros(count, np.float32)
+    for token, value in bias.items():
+        if token >= count:
+            raise ValueError(f"bias has token {token}, and the model knows {count} tokens")
+        values[token] = value
+    return values
+
+
+def _drawn_of_largest(net: _Network, row: _Tensor, draw: _Tensor, scale: float, k: int, sampling: Sampling) -> _Tensor:
+    """One of the ``k`` tokens with the largest scores, or of the likeliest among them."""
     values, indices = (_Tensor(net.builder.tensor((1, k), dtype), (1, k)) for dtype in ("float32", "int32"))
     net.builder.op("TOPK_V2", [row.index, net.integers(k).index], [values.index, indices.index])
-    sums = net.sums(net.weights(values, net.element(values, 0), scale))
+    weights = net.weights(values, net.element(values, 0), scale)
+    if sampling.top_p is not None:
+        sums = net.sums(weights)
+        before = net.op("SUB", [sums, weights], (1, k))
+        limit = net.op("MUL", [net.element(sums, k - 1), net.number(sampling.top_p)], (1, 1))
+        weights = net.kept(weights, "LESS", before, net.op("MAXIMUM", [limit, net.number(_SMALL)], (1, 1)))
+    if sampling.min_p is not None:
+        weights = net.kept(weights, "GREATER_EQUAL", weights, net.number(sampling.min_p))
+    sums = net.sums(weights)
     threshold = net.op("MUL", [net.element(sums, k - 1), draw], (1, 1))
     return net.gather(net.reshape(indices, (k,), "int32"), net.passed(sums, threshold), 0, "int32")
 

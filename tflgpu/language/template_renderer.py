@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, NoReturn
 
 # Of the program: seconds of the processor's time and bytes of address space. Real templates take a few milliseconds.
@@ -22,15 +23,88 @@ LARGEST_ADDITION = 1 << 20
 
 def render(template: str, variables: Mapping[str, Any]) -> str:
     """Return the text of a template, which may compute but reach nothing of this process. Raises anything, as
-    programs do."""
+    programs do.
+
+    Templates have what transformers documents: its tags ``break``, ``continue`` and ``generation``, its functions
+    ``raise_exception`` and ``strftime_now``, ``tojson`` without escapes of HTML, and neither ``dict`` nor
+    ``namespace`` with attributes of Python's own.
+    """
     from jinja2 import TemplateError
+    from jinja2.exceptions import SecurityError
+    from jinja2.ext import loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from jinja2.utils import Namespace
 
     def refuse(reason: object) -> NoReturn:
         raise TemplateError(str(reason))
 
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(template).render(variables, raise_exception=refuse)
+    def as_json(
+        value: object,
+        ensure_ascii: bool = False,
+        indent: int | str | None = None,
+        separators: tuple[str, str] | None = None,
+        sort_keys: bool = False,
+    ) -> str:
+        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+    class PlainNamespace(Namespace):
+        """A namespace of a template's own names."""
+
+        def __init__(*args: Any, **kwargs: Any) -> None:
+            self, given = args[0], dict(*args[1:], **kwargs)
+            for name in given:
+                check(name)
+            Namespace.__init__(self, given)
+
+        def __setitem__(self, name: str, value: object) -> None:
+            check(name)
+            super().__setitem__(name, value)
+
+    def check(name: object) -> None:
+        if isinstance(name, str) and name.startswith("_"):
+            raise SecurityError(f"a namespace has no attribute {name!r}: it begins with an underscore")
+
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, generation_tag()]
+    )
+    environment.filters["tojson"] = as_json
+    environment.globals.update(
+        raise_exception=refuse,
+        strftime_now=lambda form: datetime.now().strftime(form),
+        dict=_PlainDict(),
+        namespace=PlainNamespace,
+    )
+    return environment.from_string(template).render(variables)
+
+
+class _PlainDict:
+    """Makes dictionaries for templates, which see nothing else of ``dict``."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
+        return dict(*args, **kwargs)
+
+    def fromkeys(self, *args: Any) -> dict[Any, Any]:
+        return dict.fromkeys(*args)
+
+
+def generation_tag() -> type[Any]:
+    """Return the extension of Jinja for ``{% generation %}``, which marks what a model says and adds nothing."""
+    from jinja2 import nodes
+    from jinja2.ext import Extension
+    from jinja2.parser import Parser
+
+    class Generation(Extension):
+        tags = {"generation"}  # noqa: RUF012 as Jinja has it
+
+        def parse(self, parser: Parser) -> nodes.Node:
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            return nodes.CallBlock(self.call_method("_said"), [], [], body).set_lineno(line)
+
+        def _said(self, caller: Callable[[], str]) -> str:
+            return caller()
+
+    return Generation
 
 
 def reply(request: Mapping[str, Any]) -> dict[str, str]:

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tflgpu
-from tflgpu.language.cached_runs import CachedRuns, ChosenToken
+from tflgpu.language.cached_runs import CachedRuns
+from tflgpu.language.compiled_steps import CompiledSteps
+from tflgpu.language.device_chain import ChosenToken
 from tflgpu.language.language_steps import SCORES, LanguageSteps, Step, language_steps
 from tflgpu.language.sampling import Sampler, Sampling
 from tflgpu.model.reader import read_signatures
@@ -22,35 +24,44 @@ _UNSEEN = -45824.0
 AHEAD = 2
 
 
-class TokenDecoder:
-    """A language model on a device, with its cache of keys and values.
+class TokenModel:
+    """A language model on a device: its weights, once for any number of caches. A context manager.
 
     Attributes:
-        cache_size: How many tokens the cache has room for.
+        cache_size: How many tokens a cache has room for.
         vocabulary: How many tokens the model knows.
         prefill_sizes: How many tokens its prefill signatures take at once, the smallest first.
     """
 
-    def __init__(self, steps: LanguageSteps, runs: CachedRuns) -> None:
+    def __init__(self, steps: LanguageSteps, compiled: CompiledSteps) -> None:
         """Take a model that is compiled.
 
         Args:
             steps: Its signatures.
-            runs: What runs them.
+            compiled: What makes their runs.
         """
-        self._steps, self._runs = steps, runs
+        self._steps, self._compiled = steps, compiled
         self.cache_size, self.vocabulary = steps.cache_size, steps.vocabulary
         self.prefill_sizes = tuple(step.size for step in steps.prefills)
 
     @classmethod
-    def compile(cls, model: bytes, options: tflgpu.Options | None = None, *, ahead: bool | None = None) -> TokenDecoder:
+    def compile(
+        cls,
+        model: bytes,
+        options: tflgpu.Options | None = None,
+        *,
+        ahead: bool | None = None,
+        cache_value: int = 0,
+    ) -> TokenModel:
         """Compile a model. Its prefill signatures are compiled when a prompt first needs them.
 
         Args:
             model: The bytes of a .tflite file with the signature ``decode``, and perhaps some of ``prefill``.
             options: By default those of :class:`tflgpu.Options`; the signature is chosen here.
-            ahead: Whether :meth:`follow` lets the device choose tokens, and starts a step before the token before it is
-                known. Only where the device runs the whole model. By default not on CPUs, where it gains nothing.
+            ahead: Whether :meth:`TokenDecoder.follow` lets the device choose tokens, and starts a step before the token
+                before it is known. Only where the device runs the whole model. By default not on CPUs, where it gains
+                nothing.
+            cache_value: What an empty cache is filled with.
 
         Returns:
             The model on its device.
@@ -63,36 +74,122 @@ class TokenDecoder:
         """
         signatures = read_signatures(model)
         steps = language_steps(signatures)
-        return cls(steps, CachedRuns(model, options or tflgpu.Options(), steps, signatures, ahead))
+        return cls(steps, CompiledSteps(model, options or tflgpu.Options(), steps, signatures, ahead, cache_value))
 
-    def prepare(self, count: int, sampling: Sampling | None = None) -> None:
-        """Compile what reading ``count`` tokens takes, so that :meth:`read` does not wait for it.
+    def decoder(self) -> TokenDecoder:
+        """Return a decoder with a cache of its own, which is empty. Decoders may be used by threads of their own."""
+        return TokenDecoder(self._steps, self._compiled.runs())
+
+    def close(self) -> None:
+        """Release the device's memory; its decoders cannot be used afterwards."""
+        self._compiled.close()
+
+    def __enter__(self) -> TokenModel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class TokenDecoder:
+    """One text that a language model reads and goes on with: its cache of keys and values. For one thread at a time.
+
+    Attributes:
+        cache_size: How many tokens the cache has room for.
+        vocabulary: How many tokens the model knows.
+        prefill_sizes: How many tokens its prefill signatures take at once, the smallest first.
+    """
+
+    def __init__(self, steps: LanguageSteps, runs: CachedRuns, model: TokenModel | None = None) -> None:
+        """Take a model that is compiled.
 
         Args:
-            count: At most :attr:`cache_size`.
+            steps: Its signatures.
+            runs: What runs them, on an empty cache.
+            model: What is closed with the decoder.
+        """
+        self._steps, self._runs, self._model = steps, runs, model
+        self.cache_size, self.vocabulary = steps.cache_size, steps.vocabulary
+        self.prefill_sizes = tuple(step.size for step in steps.prefills)
+        self._held: list[int] = []  # tokens whose keys and values the cache has
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The tokens whose keys and values the cache has."""
+        return tuple(self._held)
+
+    @classmethod
+    def compile(cls, model: bytes, options: tflgpu.Options | None = None, *, ahead: bool | None = None) -> TokenDecoder:
+        """Compile a model for one text. It is closed with the decoder.
+
+        Args:
+            model: As of :meth:`TokenModel.compile`.
+            options: As of :meth:`TokenModel.compile`.
+            ahead: As of :meth:`TokenModel.compile`.
+
+        Returns:
+            The model on its device, with an empty cache.
+
+        Raises:
+            ModelError: The model is damaged, or no language model.
+            UnsupportedError: An operator cannot run on the device.
+            DeviceError: There is no fitting device.
+            BuildError: The device's compiler fails.
+        """
+        owned = TokenModel.compile(model, options, ahead=ahead)
+        return cls(owned._steps, owned._compiled.runs(), owned)
+
+    def prepare(self, count: int, sampling: Sampling | None = None, *, begin: int = 0) -> None:
+        """Compile what reading tokens takes, so that :meth:`read` does not wait for it.
+
+        Args:
+            count: How many tokens the cache will have, at most :attr:`cache_size`.
             sampling: How :meth:`follow` will choose tokens; what the device needs for that is compiled, too.
+            begin: How many of them it has already.
 
         Raises:
             UnsupportedError: An operator cannot run on the device.
             BuildError: The device's compiler fails.
         """
-        for step, _, _ in self._pieces(count):
+        for step, _, _ in self._pieces(count, begin):
             self._runs.open(step.signature)
         if sampling is not None:
             self._runs.chain(sampling)
 
-    def read(self, tokens: Sequence[int]) -> None:
-        """Empty the cache, and fill it with the keys and values of a prompt.
+    def kept(self, tokens: Sequence[int]) -> int:
+        """Return how many of the first tokens :meth:`read` need not read again.
+
+        Args:
+            tokens: Of another text.
+
+        Returns:
+            How far the text is the one that the cache has. 0 where it is not all of it and states have no place for
+            each token, which cannot go back.
+        """
+        held = self._held
+        pairs = enumerate(zip(tokens, held, strict=False))
+        equal = next((i for i, (one, other) in pairs if one != other), min(len(tokens), len(held)))
+        return equal if self._steps.has_places or equal == len(held) else 0
+
+    def read(self, tokens: Sequence[int]) -> int:
+        """Let the cache have the keys and values of a text. Where it has those of its beginning, they are kept.
 
         Args:
             tokens: At most :attr:`cache_size`.
 
+        Returns:
+            How many tokens were read.
+
         Raises:
             DeviceError: The device fails.
         """
-        self._runs.reset()
-        for step, begin, end in self._pieces(len(tokens)):
+        kept = self.kept(tokens)
+        del self._held[kept:]
+        if kept == 0:
+            self._runs.reset()
+        for step, begin, end in self._pieces(len(tokens), kept):
             self._run(step, tokens[begin:end], begin)
+        return len(tokens) - kept
 
     def step(self, token: int, position: int) -> NDArray[Any]:
         """Add a token to the text.
@@ -128,35 +225,51 @@ class TokenDecoder:
         Raises:
             DeviceError: The device fails, or scores are no numbers.
         """
-        chain = self._runs.chain(sampler.sampling)
+        chain = self._runs.chain(sampler.sampling) if sampler.is_plain else None
         if chain is None:
             for place in range(count):
                 token = sampler.choose(self.step(token, position + place), place)
                 yield token
             return
+        del self._held[position:]
         under_way: deque[ChosenToken] = deque()
-        for place in range(count):
-            inputs = self._inputs(self._steps.decode, [token], position + place)
-            if place:
-                del inputs[self._steps.decode.tokens]
-            under_way.append(chain.enqueue(inputs, sampler.draw(place)))
-            if len(under_way) == AHEAD:
-                yield under_way.popleft().wait()
-        while under_way:
-            yield under_way.popleft().wait()
+        for place in range(count + AHEAD - 1):
+            if place < count:
+                inputs = self._inputs(self._steps.decode, [token], position + place)
+                if place:
+                    del inputs[self._steps.decode.tokens]
+                under_way.append(chain.enqueue(inputs, sampler.draw(place)))
+            if place >= AHEAD - 1:
+                self._held.append(token)  # which the step has read that chooses the next one
+                token = under_way.popleft().wait()
+                yield token
+
+    def copy(self, other: TokenDecoder) -> None:
+        """Let the cache have what another decoder of the same model has.
+
+        Args:
+            other: It stays as it is.
+
+        Raises:
+            DeviceError: The device fails.
+        """
+        self._held.clear()
+        self._runs.set(other._runs.values())
+        self._held.extend(other._held)
 
     def close(self) -> None:
         """Release the device's memory; reading afterwards is an error."""
         self._runs.close()
+        if self._model is not None:
+            self._model.close()
 
-    def _pieces(self, count: int) -> Iterator[tuple[Step, int, int]]:
-        """Which signature reads which tokens of a prompt.
+    def _pieces(self, count: int, begin: int = 0) -> Iterator[tuple[Step, int, int]]:
+        """Which signature reads which tokens of a prompt, from the place ``begin`` on.
 
         A signature computes all its rows, whether there are tokens for them or not: of those that need no more rows
         than the smallest would, it is the largest. The cache has to have room for all rows; where it has not, tokens
         are read one by one.
         """
-        begin = 0
         while begin < count:
             left, room = count - begin, self.cache_size - begin
             fitting = [step for step in self._steps.prefills if step.size <= room]
@@ -171,7 +284,13 @@ class TokenDecoder:
             begin = end
 
     def _run(self, step: Step, tokens: Sequence[int], position: int) -> dict[str, NDArray[Any]]:
-        return self._runs.run(step.signature, self._inputs(step, tokens, position))
+        known = self._held[:position]
+        self._held.clear()  # of a run that fails nothing is known
+        outputs = self._runs.run(step.signature, self._inputs(step, tokens, position))
+        self._held.extend(known)
+        if len(known) == position:
+            self._held.extend(tokens)
+        return outputs
 
     def _inputs(self, step: Step, tokens: Sequence[int], position: int) -> dict[str, NDArray[Any]]:
         """Return the inputs of a signature. Rows without a token go on after the last one, where later tokens replace
