@@ -69,6 +69,12 @@ def drawn_inputs(infos: Sequence[tflgpu.TensorInfo]) -> list[list[Array]]:
     return [picture, normal]
 
 
+def answers(model: bytes, inputs: Sequence[list[Array]]) -> list[list[Array]]:
+    """Of LiteRT, one run after the other."""
+    peer = LiteRT(model, None)
+    return [[np.array(output) for output in peer.run(each)] for each in inputs]
+
+
 def error(compiled: tflgpu.CompiledModel, rights: list[list[Array]], founds: list[list[Array]]) -> float:
     """The largest of all outputs on all inputs."""
     infos = compiled.outputs
@@ -94,11 +100,11 @@ def measured(path: Path, device: int) -> dict[str, object]:
             founds = [list(compiled.run(each).values()) for each in inputs]
             report, half, floats = compiled.report, compiled.report.half, compiled.report.floats
             row: dict[str, object] = {"kernels": report.kernels}
-            rights = [LiteRT(data, None).run(each) for each in inputs]
+            rights = answers(data, inputs)
             row["error"] = error(compiled, rights, founds)
             weights = with_rounded_weights(data)
             if weights != data:
-                row["weights"] = error(compiled, rights, [LiteRT(weights, None).run(each) for each in inputs])
+                row["weights"] = error(compiled, rights, answers(weights, inputs))
     if floats is not None:
         row |= {"kept": len(floats.tensors), "kept_share": round(floats.bytes / max(floats.total_bytes, 1), 4)}
     if half is not None:

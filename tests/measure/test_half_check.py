@@ -18,14 +18,16 @@ import tflgpu
 from tests.cli.command import as_json, succeed
 from tests.frontend import sized_models
 from tests.frontend.control_flow import control_models
+from tests.frontend.control_flow.control_models import Kind, while_loop
 from tests.frontend.control_flow.padded_suppression import draw_boxes, padded_suppression
-from tests.frontend.dynamic_models import Draw
+from tests.frontend.dynamic_models import Draw, DynamicBuilder
 from tests.frontend.stateful_models import assign, first_values, read
 from tests.support.models import Builder
 from tflgpu.fallback.guarded_process import GuardedProcess
 from tflgpu.measure import half_check
 from tflgpu.measure.half_check import compared
 from tflgpu.measure.trace import Result, trace
+from tflgpu.model.tensor_info import Quantization
 from tflgpu.options import options_of
 from tflgpu.report.half_precision import NOT_ASKED, HalfPrecision
 from tflgpu.runtime.instance import Instance
@@ -240,13 +242,15 @@ def test_loops_and_open_sizes_are_observed(name: str) -> None:
 WIDE = (1, 5, 5, 40)
 
 
-def spoiled(builder: Builder, x: int, after: Callable[[Builder, int], int] = lambda _, y: y) -> int:
+def spoiled(
+    builder: Builder, x: int, after: Callable[[Builder, int], int] = lambda _, y: y, factor: float = 300.0
+) -> int:
     """What half precision caps on its way, and products take back."""
     channels = builder.shape(x)[-1]
-    for factor in (300.0, 300.0, 1e-5):
-        weights = (factor * builder.random.normal(size=(channels, 1, 1, channels))).astype(np.float32)
+    for scale in (factor, factor, factor**-2):
+        weights = (scale * builder.random.normal(size=(channels, 1, 1, channels))).astype(np.float32)
         inputs = [x, builder.constant(weights), builder.constant(np.zeros(channels, np.float32))]
-        x = builder.add("CONV_2D", inputs, None, **CONVOLUTION)
+        x = builder.add("CONV_2D", inputs, builder.shape(x), **CONVOLUTION)
     return after(builder, x)
 
 
@@ -272,6 +276,48 @@ def whole(builder: Builder, x: int) -> int:
 def test_choices_and_integers_are_compared(after: Callable[[Builder, int], int], tmp_path: Path) -> None:
     builder = Builder()
     kept_in_float(builder.finish([spoiled(builder, builder.input(WIDE), after)]), tmp_path)
+
+
+def ten_times_as_large() -> bytes:
+    """Numbers of unit size are in range."""
+    builder = Builder()
+    return builder.finish([spoiled(builder, builder.input(WIDE), factor=12.0)])
+
+
+def quantized_range() -> bytes:
+    """Integers that stand for numbers up to 12,800."""
+    builder = Builder()
+    x = builder.input(WIDE, "int8", quantization=Quantization([100.0], [0]))
+    return builder.finish([spoiled(builder, builder.add("DEQUANTIZE", [x], WIDE), factor=2.0)])
+
+
+def repeated() -> bytes:
+    """As often as a run says."""
+    builder, one = DynamicBuilder(), (1, 1, 1, 1)
+    x = builder.input(WIDE)
+    most = builder.add("SLICE", [x, builder.ints([0] * 4), builder.ints(one)], one)
+    most = builder.add("ADD", [builder.add("ABS", [most], one), builder.constant(np.float32(2))], one)
+    most = builder.add("RESHAPE", [builder.add("CAST", [most], one, "int32"), builder.ints([1])], (1,), "int32")
+
+    def again(b: DynamicBuilder, values: list[int]) -> list[int]:
+        return [b.add("LESS", [values[1], values[2]], (1,), "bool")]
+
+    def step(b: DynamicBuilder, values: list[int]) -> list[int]:
+        image, count, most = values
+        return [b.add("TANH", [spoiled(b, image)], WIDE), b.add("ADD", [count, b.ints([1])], (1,), "int32"), most]
+
+    kinds: list[Kind] = [("float32", WIDE), ("int32", (1,)), ("int32", (1,))]
+    return builder.finish([while_loop(builder, [x, builder.ints([0]), most], kinds, again, step)[0]])
+
+
+@pytest.mark.parametrize("build", [ten_times_as_large, quantized_range, repeated])
+def test_inputs_and_operators_of_all_kinds_are_tried(build: Callable[[], bytes], tmp_path: Path) -> None:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", tflgpu.PrecisionWarning)
+        with compiled(build(), tmp_path, half_check="auto") as opened:
+            half = opened.report.half
+    assert half is not None and not half.unchecked
+    assert half.repaired > 0.05 or (half.error > 0.05 and found)
 
 
 def test_every_signature_is_checked(tmp_path: Path) -> None:
