@@ -9,11 +9,11 @@ from ai_edge_litert.interpreter import Interpreter
 
 from tflgpu.frontend.control_flow.call import CONTROL_FLOW
 from tflgpu.frontend.resource_variables import VARIABLE_OPERATORS
-from tflgpu.frontend.run_time_sizes.sized_operators import RULES
 from tflgpu.model.checks.operator_arity import LEAST_CUSTOM
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.model.writer_options import BUILTINS
 from tflgpu.ops import REGISTRY
+from tflgpu.ops.declaration import SIZED
 
 GREATEST_VERSION = 20
 
@@ -52,7 +52,7 @@ def on_device(code: str) -> str:
         return IN_PARTS
     if code in REGISTRY:
         return ", ".join(sorted(REGISTRY[code].types))
-    return WHOLE if code in RULES else ""
+    return WHOLE if code in SIZED else ""
 
 
 def rows(types: Mapping[str, str]) -> Iterator[str]:

@@ -18,9 +18,8 @@ from scripts.pages import litert_operators
 from tflgpu.frontend.control_flow.call import CONTROL_FLOW
 from tflgpu.frontend.control_flow.composite import COMPOSITE
 from tflgpu.frontend.resource_variables import VARIABLE_OPERATORS
-from tflgpu.frontend.run_time_sizes.sized_operators import RULES
 from tflgpu.ops import REGISTRY, Op, arithmetic, image, movement, sequence
-from tflgpu.ops.declaration import ANY, FLOATS, NUMBERS, static
+from tflgpu.ops.declaration import ANY, FLOATS, NUMBERS, SIZED, static
 from tflgpu.ops.limits import GREATEST_INT, MOST_MADE
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "operators.md"
@@ -225,7 +224,7 @@ def _all_operators() -> str:
 
 def _sized() -> str:
     """The operators with a rule for sizes that are computed."""
-    return ", ".join(sorted(code for code in RULES if code in TAKE_SIZES))
+    return ", ".join(sorted(code for code in SIZED if code in TAKE_SIZES))
 
 
 if __name__ == "__main__":

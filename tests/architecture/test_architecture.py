@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plugins": {"errors"},
     "graph": set(),
     "model": {"errors", "graph"},
-    "ops": {"graph", "model", "plugins", "target"},
+    "ops": {"errors", "graph", "model", "plugins", "target"},
     "kernels": {"graph", "ops", "target"},
     "passes": {"errors", "graph", "kernels", "ops", "target"},
     "plan": {"errors", "graph", "kernels", "ops", "passes", "target"},

@@ -1,8 +1,8 @@
 """Comparison of two lowerings of a model: whether they differ in the batch size only, and rows are independent.
 
 Rows are the elements along the first axis of every input and output. What a node does to an axis of a size that only a
-run can tell is known already (:class:`~tflgpu.frontend.run_time_sizes.open_axes.Sizes`): it computes the elements that
-are meant without those that are not, or says that it cannot.
+run can tell is known already (:class:`~tflgpu.frontend.run_time_sizes.open_axes.GraphSizes`): it computes the elements
+that are meant without those that are not, or says that it cannot.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from tflgpu.frontend.lowered import Lowered
-from tflgpu.frontend.run_time_sizes.amounts import Number
-from tflgpu.frontend.run_time_sizes.open_axes import Open, Refused, Sizes
+from tflgpu.frontend.run_time_sizes.open_axes import GraphSizes
 from tflgpu.graph.ir import Graph, Node, Tensor
 from tflgpu.ops import Emitter
 from tflgpu.ops.arithmetic.scan import CumulativeSum
 from tflgpu.ops.movement.gather import Gather, follow
+from tflgpu.ops.sized import Number, Open, Refused
 
 
 def rows_of(graph: Graph) -> int | None:
@@ -37,7 +37,7 @@ def has_same_rows(one: Lowered, other: Lowered) -> bool:
 def _are_independent(graph: Graph) -> bool:
     rows = rows_of(graph) or 0
     number = Number(-1, 0, Tensor(-1, "", (), "int32"), 1, rows)
-    sizes, emit = Sizes(), Emitter(graph.fresh_ids(), 0)
+    sizes, emit = GraphSizes(), Emitter(graph.fresh_ids(), 0)
     sizes.open = {tensor: {0: number} for tensor in graph.inputs}
     emit.nodes = list(graph.nodes)
     try:

@@ -20,9 +20,7 @@ from tflgpu.frontend.kept_states import states_of
 from tflgpu.frontend.lowered import KNOWN_CUSTOM, Entry, Lowered
 from tflgpu.frontend.partition import partition
 from tflgpu.frontend.resource_variables import VARIABLE_OPERATORS, variables_as_values
-from tflgpu.frontend.run_time_sizes.amounts import Number
-from tflgpu.frontend.run_time_sizes.open_axes import Refused, Sizes
-from tflgpu.frontend.run_time_sizes.sized_operators import RULES, Operation
+from tflgpu.frontend.run_time_sizes.open_axes import GraphSizes
 from tflgpu.graph.ir import Array, Graph, Tensor, TensorId, remove_dead
 from tflgpu.graph.layout import Shape
 from tflgpu.model.biases import bias_position, biases_of_sums
@@ -43,9 +41,10 @@ from tflgpu.model.quantization import (
 )
 from tflgpu.model.trims import Trim
 from tflgpu.ops import Emitter, Site, find_operator
-from tflgpu.ops.declaration import COMPLEX
+from tflgpu.ops.declaration import COMPLEX, SIZED
 from tflgpu.ops.limits import growth_reasons, result_reasons, site_reasons
 from tflgpu.ops.sixteen_bits import rule_for
+from tflgpu.ops.sized import Number, Refused, SizedOperation
 
 LOGGER = logging.getLogger(__name__)
 
@@ -89,7 +88,7 @@ def lower_bounded(model: Model, entry: EntryPoint, choices: Choices, *, most: in
     choices: without checks. most: elements, by their upper bounds, that tensors of such sizes may have together.
     """
     lowering = _Lowering(model, entry, choices, None)
-    lowering.sizes = Sizes()
+    lowering.sizes = GraphSizes()
     try:
         lowered = lowering.run()
     except (ModelError, UnsupportedError) as error:
@@ -173,7 +172,7 @@ class _Lowering:
         self.calls: dict[int, Call] = {}  # operators that are pieces of their own
         self.open: set[int] = set()  # tensors whose shape only a run can tell
         self.parted_loops: bool = caller is not None and caller.parted_loops
-        self.sizes: Sizes | None = None  # where such tensors get upper bounds
+        self.sizes: GraphSizes | None = None  # where such tensors get upper bounds
 
     def run(self) -> Lowered:
         self._bind_constants()
@@ -340,11 +339,11 @@ class _Lowering:
             self._bind_result(operator, value, target)
             return []
         op, failures = find_operator(operator.code)
-        if self.sizes is not None and operator.code in RULES:
+        if self.sizes is not None and operator.code in SIZED:
             if misfits := op.misfits(site) if op else []:
                 return misfits
             emitter = Emitter(self.graph.ids, self.graph.source_of(operator))
-            results = RULES[operator.code](Operation(site, emitter, self.sizes))
+            results = SIZED[operator.code](SizedOperation(site, emitter, self.sizes))
             if results is not None:
                 return self._add(operator, site, emitter, results)
         if op is None:

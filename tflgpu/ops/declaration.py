@@ -239,6 +239,12 @@ LISTED = 4
 
 REGISTRY: dict[str, Op] = {}
 
+# The results of an operator that gives or takes sizes that only a run can tell; None where ``emit`` knows them. A rule
+# takes a SizedOperation of tflgpu.ops.sized, and raises Refused.
+SizedRule = Callable[[Any], Tensor | Sequence[Tensor] | None]
+
+SIZED: dict[str, SizedRule] = {}
+
 
 def find_operator(code: str) -> tuple[Op | None, tuple[str, ...]]:
     """Return the declaration of an operator, and if there is none, what is wrong with packages that might have it."""
@@ -287,11 +293,13 @@ def declare(
     by_parts: bool = False,
     reasons: Callable[[Site], Iterable[str]] = nothing,
     checks: Checks = unchecked,
+    sized: SizedRule | None = None,
 ) -> Callable[[AnyEmit], AnyEmit]:
     """Register the decorated function as the ``emit`` of operator ``code``; it returns the output, or all of them.
 
     code: a name of BuiltinOperator, or the name of a custom operator in the file. The other arguments are those of
-    :class:`Op`; ``inputs`` may be one number. Raises ValueError if the operator is declared already.
+    :class:`Op`; ``inputs`` may be one number, and ``sized`` is a rule for sizes that only a run
+    can tell. Raises ValueError if the operator is declared already.
     """
     arity = (inputs, inputs) if isinstance(inputs, int) else inputs
 
@@ -300,7 +308,19 @@ def declare(
             raise ValueError(f"operator {code} is declared already")
         emits = _in_parts(emit) if by_parts else emit
         REGISTRY[code] = Op(code, versions, arity, integers, types, empty, by_parts, emits, reasons, checks)
+        if sized is not None:
+            SIZED[code] = sized
         return emit
+
+    return register
+
+
+def sized(code: str) -> Callable[[SizedRule], SizedRule]:
+    """Register the decorated function as the rule of an operator that always gives sizes that only a run can tell."""
+
+    def register(rule: SizedRule) -> SizedRule:
+        SIZED[code] = rule
+        return rule
 
     return register
 

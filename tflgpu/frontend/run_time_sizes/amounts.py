@@ -1,13 +1,13 @@
 """Integers that only a run can tell: each is an element of a tensor, times a factor, plus an offset.
 
 Sizes of tensors become numbers of the graph by SHAPE, and these numbers become sizes again. Between the two a file has
-arithmetic and movements of a few integers, which are followed here.
+arithmetic and movements of a few integers, which are followed here. Integers are Amounts of ``tflgpu.ops.sized``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,72 +16,7 @@ from tflgpu.graph.ir import EpilogueOp, Node, Tensor, TensorId, Value
 from tflgpu.ops.evaluate import moved
 from tflgpu.ops.movement.gather import Gather
 from tflgpu.ops.movement.shaping import Rearrange
-
-# Elements of a tensor that may be a shape, or a list of paddings.
-MAX_ELEMENTS = 16
-
-Elements = np.ndarray[Any, np.dtype[np.object_]]  # of Amount, in the tensor's shape
-
-
-@dataclass(frozen=True)
-class Number:
-    """An integer that only a run can tell: element ``place`` (row-major) of tensor ``source``.
-
-    low, high: what it is not below and not above; None where that is not known.
-    """
-
-    source: TensorId
-    place: int
-    tensor: Tensor = field(compare=False, repr=False)
-    low: int | None = field(default=None, compare=False)
-    high: int | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True)
-class Amount:
-    """``offset + factor * number``; just ``offset`` if there is no number."""
-
-    offset: int
-    factor: int = 0
-    number: Number | None = None
-
-    @property
-    def known(self) -> int | None:
-        """Its value, if that is known before a run."""
-        return self.offset if self.number is None else None
-
-    @property
-    def low(self) -> int | None:
-        """Lower bound of the integer."""
-        return self._limit(least=True)
-
-    @property
-    def high(self) -> int | None:
-        """Upper bound of the integer."""
-        return self._limit(least=False)
-
-    def _limit(self, least: bool) -> int | None:
-        if self.number is None:
-            return self.offset
-        limit = self.number.low if least == (self.factor > 0) else self.number.high
-        return None if limit is None else self.offset + self.factor * limit
-
-    def plus(self, other: Amount, sign: int = 1) -> Amount | None:
-        """``self + sign * other``; None if these are two numbers."""
-        offset = self.offset + sign * other.offset
-        if other.number is None or other.number == self.number:
-            factor = self.factor + (sign * other.factor if other.number else 0)
-            return Amount(offset, factor, self.number) if factor else Amount(offset)
-        return Amount(offset, sign * other.factor, other.number) if self.number is None else None
-
-    def times(self, factor: int) -> Amount:
-        """``factor * self``."""
-        return Amount(self.offset * factor, self.factor * factor, self.number) if factor else Amount(0)
-
-
-def amount_of(number: Number) -> Amount:
-    """Return the number itself."""
-    return Amount(0, 1, number)
+from tflgpu.ops.sized import MAX_ELEMENTS, Amount, Elements, Number, amount_of, elements_array, elements_of
 
 
 @dataclass(frozen=True)
@@ -93,19 +28,6 @@ class _Range:
 
 
 _Known = Amount | _Range
-
-
-def elements_of(tensor: Tensor, found: Mapping[TensorId, Elements]) -> Elements | None:
-    """Return the elements of a tensor of few integers; None of any other tensor."""
-    if tensor.id in found:
-        return found[tensor.id]
-    if tensor.dtype not in ("int32", "int64") or not 0 < tensor.size <= MAX_ELEMENTS:
-        return None
-    if tensor.data is not None:
-        flat = [Amount(int(v)) for v in tensor.data.reshape(-1)]
-    else:
-        flat = [amount_of(Number(tensor.id, place, tensor)) for place in range(tensor.size)]
-    return _array(flat, tensor.shape)
 
 
 def computed_elements(
@@ -126,15 +48,9 @@ def computed_elements(
             return None
         arrays = np.broadcast_arrays(*operands)
         flat = [_applied(op, each) for each in zip(*(a.reshape(-1) for a in arrays), strict=True)]
-        values.append(_array(flat, arrays[0].shape))
+        values.append(elements_array(flat, arrays[0].shape))
     flat = list(np.broadcast_to(values[-1], output.shape).reshape(-1))
-    return _array([_as_amount(e, output, place) for place, e in enumerate(flat)], output.shape)
-
-
-def _array(flat: Sequence[Any], shape: Sequence[int]) -> Elements:
-    array = np.empty(len(flat), object)
-    array[:] = flat
-    return array.reshape(tuple(shape))
+    return elements_array([_as_amount(e, output, place) for place, e in enumerate(flat)], output.shape)
 
 
 def _as_amount(element: _Known, output: Tensor, place: int) -> Amount:

@@ -7,137 +7,26 @@ elements of an open axis reads a copy, in which its neutral element is in place 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from tflgpu.errors import UnsupportedError
-from tflgpu.frontend.run_time_sizes.amounts import (
-    Amount,
-    Elements,
-    Number,
-    amount_of,
-    computed_elements,
-    elements_of,
-)
-from tflgpu.graph.ir import EpilogueOp, Input, Node, Tensor, TensorId, Value
+from tflgpu.frontend.run_time_sizes.amounts import computed_elements
+from tflgpu.graph.ir import Node, Tensor, TensorId
 from tflgpu.graph.layout import Shape
 from tflgpu.ops.arithmetic.reduction import ArgExtreme, Reduce
 from tflgpu.ops.arithmetic.scan import CumulativeSum
 from tflgpu.ops.declaration import Emitter
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, follow
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
-
-Open = Mapping[int, Number]  # the size of each open axis
-
-NONE: Open = {}
+from tflgpu.ops.sized import NONE, Number, Open, Refused, Sizes
 
 
-class Refused(UnsupportedError):
-    """A node or an operator that cannot take sizes that only a run can tell; says why."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__((reason,))
-
-
-class Sizes:
-    """The open axes of the tensors of a graph while it is lowered, and what is known of integers of which sizes follow.
-
-    open: by tensor. elements: of tensors of few integers.
-    """
-
-    def __init__(self) -> None:
-        self.open: dict[TensorId, Open] = {}
-        self.elements: dict[TensorId, Elements] = {}
-        self._made: dict[tuple[object, ...], Number] = {}
-        self._amounts: dict[Number, Amount] = {}  # of which numbers were made
-
-    def of(self, tensor: Tensor | None) -> Open:
-        """Return the open axes of a tensor."""
-        return NONE if tensor is None else self.open.get(tensor.id, NONE)
-
-    def amounts(self, tensor: Tensor) -> list[Amount] | None:
-        """Return the elements of a tensor, flat, if it has few integers."""
-        found = elements_of(tensor, self.elements)
-        return None if found is None else list(found.reshape(-1))
-
-    def number(self, emit: Emitter, amount: Amount, most: int) -> Number:
-        """Return an amount as a scalar of int32 from 0 to ``most``. Equal amounts with equal limits are one number."""
-        number = amount.number
-        assert number is not None, "a size that is known needs no tensor"
-        low, high = amount.low, amount.high
-        fits = low is not None and low >= 0 and high is not None and high <= most
-        if fits and amount == amount_of(number) and (number.tensor.shape, number.tensor.dtype) == ((), "int32"):
-            return number
-        limit = None if fits else most
-
-        def make() -> Number:
-            scalar = self.scalar(emit, amount, limit)
-            return Number(scalar.id, 0, scalar, max(0, low or 0), most if high is None else min(most, high))
-
-        made = self.once((amount, limit), make)
-        if fits:
-            self._amounts[made] = amount
-        return made
-
-    def size(self, number: Number) -> Amount:
-        """Return what a number was made of that is the size of an axis."""
-        return self._amounts.get(number, amount_of(number))
-
-    def once(self, key: tuple[object, ...], make: Callable[[], Number]) -> Number:
-        """Return a number that is made at most once."""
-        if key not in self._made:
-            self._made[key] = make()
-        return self._made[key]
-
-    def scalar(self, emit: Emitter, amount: Amount, most: int | None = None) -> Tensor:
-        """Return an amount as a scalar of int32, if there is a limit from 0 to ``most``."""
-        number = amount.number
-        assert number is not None
-        source, place = number.tensor, np.unravel_index(number.place, number.tensor.shape)
-        if source.shape:
-            source = emit.node("rearrange", [source], (), Rearrange(tuple(AxisMap(None, int(i)) for i in place)))
-        inputs, epilogue = [source], list[EpilogueOp]()
-
-        def add(function: str, operand: int | None = None) -> None:
-            operands: list[Value | Input] = [Value(len(epilogue))]
-            if operand is not None:
-                inputs.append(emit.constant(np.array(operand, np.int32)))
-                operands.append(Input(len(inputs) - 1))
-            epilogue.append(EpilogueOp(function, tuple(operands)))
-
-        if source.dtype == "int64":
-            add("to_index")
-        if amount.factor != 1:
-            add("mul", amount.factor)
-        if amount.offset:
-            add("add", amount.offset)
-        if most is not None:
-            add("maximum", 0)
-            add("minimum", most)
-        return emit.node("map", inputs, (), None, tuple(epilogue), "int32")
-
-    def is_meant(self, emit: Emitter, size: Number, shape: Shape, axis: int) -> Tensor:
-        """Whether each place along an axis of ``shape`` is one of the first ``size``; broadcasts to ``shape``."""
-        along = tuple(d if i == axis else 1 for i, d in enumerate(shape))
-        places = emit.constant(np.arange(shape[axis], dtype=np.int32).reshape(along))
-        below = EpilogueOp("less", (Value(0), Input(1)))
-        return emit.node("map", [places, size.tensor], along, None, (below,), "bool")
-
-    def masked(self, emit: Emitter, x: Tensor, axes: Iterable[int], fill: float | int | bool) -> Tensor:
-        """``x`` with ``fill`` in place of what is not meant along some axes; the other open axes stay open."""
-        known = self.of(x)
-        axes = [axis for axis in axes if axis in known]
-        value = emit.constant(np.array(fill, x.dtype)) if axes else None
-        for axis in axes:
-            meant = self.is_meant(emit, known[axis], x.shape, axis)
-            choose = EpilogueOp("select", (Input(1), Value(0), Input(2)))
-            x = emit.node("map", [x, meant, value], x.shape, None, (choose,), precise=x.precise)
-        self.open[x.id] = {axis: size for axis, size in known.items() if axis not in axes}
-        return x
+class GraphSizes(Sizes):
+    """The open axes of the tensors of a graph while it is lowered, found node by node."""
 
     def constants(self, tensors: Iterable[Tensor]) -> Iterator[Tensor]:
         """Return the tensors of whose elements each is known, as constants."""

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu.graph.ir import Array, EpilogueOp, Tensor, Value
+from tflgpu.graph.ir import Array, EpilogueOp, Input, Tensor, Value
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import DTYPES
 from tflgpu.ops.declaration import FLOATS, NUMBERS, Emitter, Site, declare, judged, normal_axis, numbers, static
 from tflgpu.ops.limits import made_reasons
 from tflgpu.ops.movement.shaping import reshape_node
+from tflgpu.ops.sized import Refused, Results, SizedOperation
 
 
 @dataclass(frozen=True)
@@ -156,8 +157,38 @@ def reduce_node(
     return emit.node("reduce", [x], kept, Reduce(function, axes), epilogue, dtype)
 
 
+def _sized_mean(op: SizedOperation) -> Results | None:
+    """Return the mean of a copy with zeros, whose divisor is corrected."""
+    x, own = op.input(0), op.open(0)
+    axes = op.site.constant(1)
+    if not own or axes is None:
+        return None
+    over = [axis for axis in own if axis in {int(a) % len(x.shape) for a in axes.reshape(-1)}]
+    if not over:
+        return None
+    if x.dtype != "float32":
+        raise Refused("the mean of integers of a size that only a run can tell")
+    (result,) = op.declared(_0=op.sizes.masked(op.emit, x, over, 0))
+    for axis in over:
+        most = op.emit.constant(np.array(x.shape[axis], np.float32))
+        size = op.emit.node(
+            "map", [own[axis].tensor], (), None, (EpilogueOp("to_float", (Value(0),)),), "float32", precise=True
+        )
+        steps = EpilogueOp("mul", (Value(0), Input(1))), EpilogueOp("div", (Value(1), Input(2)))
+        result = op.emit.node("map", [result, most, size], result.shape, None, steps)
+    return result
+
+
 for _code, _function in REDUCERS.items():
-    declare(_code, versions=3, inputs=2, integers=(1,), types=TYPES[_function], reasons=_reasons)(_reduction)
+    declare(
+        _code,
+        versions=3,
+        inputs=2,
+        integers=(1,),
+        types=TYPES[_function],
+        reasons=_reasons,
+        sized=_sized_mean if _function == "mean" else None,
+    )(_reduction)
 
 
 def single_axis(site: Site) -> int | None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
 import numpy as np
 
 from tflgpu.graph.ir import Array, EpilogueOp, Input, Tensor, Value
 from tflgpu.ops.arithmetic.reduction import single_axis, single_axis_reasons, widened
-from tflgpu.ops.declaration import NUMBERS, Emitter, Site, declare, judged, numbers, static
+from tflgpu.ops.declaration import NUMBERS, Emitter, Site, declare, judged, numbers, sized, static
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange, reshape_node
+from tflgpu.ops.sized import Number, Refused, Results, SizedOperation
 
 TYPES = frozenset(("float32", "int32", "int64"))
 
@@ -90,7 +92,26 @@ def _top_k_reasons(site: Site) -> Iterator[str]:
         yield f"its k is {k.tolist()} for a last axis of {shape[-1]}"
 
 
-@declare("TOPK_V2", versions=3, inputs=2, integers=(1,), types=NUMBERS, reasons=_top_k_reasons)
+def _sized_top_k(op: SizedOperation) -> Results | None:
+    x, last = op.input(0), len(op.input(0).shape) - 1
+    known = dict(op.open(0))
+    if op.site.constant(1) is not None and last not in known:
+        return None
+    if last < 0 or len(op.amounts(1)) != 1:
+        raise Refused("its k is not one number, or its input has no axes")
+    (k,) = op.amounts(1)
+    if k.known is not None:
+        raise Refused("it takes a known number of elements of a size that only a run can tell")
+    if last in known:
+        least = np.nan if np.dtype(x.dtype).kind == "f" else np.iinfo(x.dtype).min
+        x = op.sizes.masked(op.emit, x, (last,), least)
+    size = op.number(k, x.shape[-1])
+    most = op.emit.constant(np.array(min(x.shape[-1], size.high or x.shape[-1]), np.int32))
+    known[last] = size
+    return [op.noted(result, known) for result in op.declared(_0=x, _1=most)]
+
+
+@declare("TOPK_V2", versions=3, inputs=2, integers=(1,), types=NUMBERS, reasons=_top_k_reasons, sized=_sized_top_k)
 def top_k(site: Site, emit: Emitter) -> tuple[Tensor, Tensor]:
     """Return the greatest elements along the last axis, and their places."""
     x = site.input(0)
@@ -110,3 +131,29 @@ def bucketize(site: Site, emit: Emitter) -> Tensor:
     if x.dtype != "float32":
         x = emit.node("map", [x], x.shape, None, (EpilogueOp("to_float", (Value(0),)),), "float32", precise=True)
     return emit.node("buckets", [x, emit.constant(boundaries)], x.shape, Buckets(), dtype="int32")
+
+
+@sized("WHERE")
+def where(op: SizedOperation) -> Results | None:
+    """Return the places of all true elements, as many as there are."""
+    if len(op.site.inputs) != 1 or op.site.inputs[0] is None:
+        raise Refused("it has not one input")
+    condition = op.input(0)
+    shape = condition.shape
+    if condition.dtype not in ("bool", "float32", "int32") or condition.size == 0 or not shape:
+        raise Refused(f"its condition is {condition.dtype} of shape {list(shape)}")
+    key = "where", condition.id
+    condition = op.sizes.masked(op.emit, condition, op.open(0), 0)
+    emit = op.emit
+    places, last = true_places(emit, condition)
+    size = op.sizes.once(key, lambda: Number(last.id, 0, last, 0, condition.size))
+    long = EpilogueOp("to_long", (Value(0),))
+    if len(shape) == 1:
+        result = emit.node("map", [places], places.shape, None, (long,), "int64")
+        return op.noted(reshape_node(emit, result, (condition.size, 1)), {0: size})
+    strides = np.array([prod(shape[axis + 1 :]) for axis in range(len(shape))], np.int32)
+    columns = emit.node("map", [reshape_node(emit, places, (condition.size, 1))], (condition.size, len(shape)))
+    others = emit.constant(strides.reshape(1, -1)), emit.constant(np.array(shape, np.int32).reshape(1, -1))
+    split = EpilogueOp("floor_div", (Value(0), Input(1))), EpilogueOp("floor_mod", (Value(1), Input(2)))
+    wide = EpilogueOp("to_long", (Value(2),))
+    return op.noted(emit.node("map", [columns, *others], columns.shape, None, (*split, wide), "int64"), {0: size})

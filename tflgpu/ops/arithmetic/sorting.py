@@ -9,10 +9,12 @@ import numpy as np
 
 from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
 from tflgpu.model.model import Operator, Subgraph
-from tflgpu.ops.arithmetic.scan import TopK
-from tflgpu.ops.declaration import ANY, Emitter, Site, declare, judged, normal_axis
+from tflgpu.ops.arithmetic.scan import CumulativeSum, TopK, true_places
+from tflgpu.ops.declaration import ANY, NUMBERS, Emitter, Site, declare, judged, normal_axis, sized
 from tflgpu.ops.movement.gather import Gather, Lookup, Position, follow
-from tflgpu.ops.movement.shaping import AxisMap, Rearrange
+from tflgpu.ops.movement.scatter import scattered
+from tflgpu.ops.movement.shaping import AxisMap, Rearrange, reshape_node
+from tflgpu.ops.sized import Number, Refused, Results, SizedOperation
 
 # Of comparisons of a first element with a second one: whether the first comes first if it is less.
 COMPARISONS = {"LESS": True, "LESS_EQUAL": True, "GREATER": False, "GREATER_EQUAL": False}
@@ -179,3 +181,45 @@ def _taken(emit: Emitter, x: Tensor, order: Tensor, axis: int) -> Tensor:
     positions = [follow(i) for i in range(len(x.shape))]
     positions[axis] = Position((Lookup(1, tuple(map(AxisMap, (*others, axis))), x.shape[axis] - 1),))
     return emit.node("gather", [x, order], x.shape, Gather(tuple(positions)))
+
+
+@sized("UNIQUE")
+def unique(op: SizedOperation) -> Results | None:
+    """Elements in order show which are the first of their kind; a run counts these where they stood."""
+    x, emit, wide = op.input(0), op.emit, op.site.options.get("idx_out_type") == 4
+    if len(x.shape) != 1 or x.size == 0 or x.dtype not in NUMBERS:
+        raise Refused(f"its input is {x.dtype} of shape {list(x.shape)}")
+    meant = (
+        op.sizes.is_meant(emit, op.open(0)[0], x.shape, 0) if op.open(0) else emit.constant(np.ones(x.size, np.bool_))
+    )
+    x = op.sizes.masked(emit, x, op.open(0), 0)
+    order = order_of(emit, x, ascends=True)
+
+    def looked_up(table: Tensor, places: Tensor) -> Tensor:
+        positions = Gather((Position((Lookup(1, (AxisMap(0),), x.size - 1),)),))
+        return emit.node("gather", [table, places], x.shape, positions, precise=True)
+
+    def at_places(values: Tensor) -> Tensor:  # from the order of elements to where they stood
+        rows = reshape_node(emit, values, (x.size, 1))
+        return reshape_node(emit, scattered(emit, rows, order, (x.size, 1), "assign"), x.shape)
+
+    def counted(truth: Tensor) -> Tensor:  # how many are true before each
+        sums = emit.node("cumulative_sum", [truth], x.shape, CumulativeSum(0, exclusive=False, reverse=False))
+        one = emit.constant(np.array(1, np.int32))
+        return emit.node("map", [sums, one], x.shape, None, (EpilogueOp("sub", (Value(0), Input(1))),))
+
+    ordered = looked_up(x, order)
+    before = emit.node("rearrange", [ordered], x.shape, Rearrange((AxisMap(0, -1),), 0), precise=True)
+    start = emit.constant(np.arange(x.size) == 0)
+    differs = EpilogueOp("not_equal", (Value(0), Input(1))), EpilogueOp("logical_or", (Value(1), Input(2)))
+    leads = emit.node("map", [ordered, before, start], x.shape, None, differs, "int32")
+    both = EpilogueOp("logical_and", (Value(0), Input(1)))
+    first = emit.node("map", [at_places(leads), meant], x.shape, None, (both,), "int32")
+    places, count = true_places(emit, first)
+    leaders, _ = true_places(emit, leads)
+    kinds = looked_up(counted(first), looked_up(order, looked_up(leaders, counted(leads))))
+    indices = at_places(kinds)
+    if wide:
+        indices = emit.node("map", [indices], x.shape, None, (EpilogueOp("to_long", (Value(0),)),), "int64")
+    values = op.noted(looked_up(x, places), {0: Number(count.id, 0, count, 0, x.size)})
+    return [values, op.noted(indices, op.open(0))]

@@ -20,6 +20,7 @@ from tflgpu.ops.arithmetic.scan import TopK
 from tflgpu.ops.declaration import Emitter, Site, declare, judged, static
 from tflgpu.ops.movement.gather import Gather, Lookup, Position, follow
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange, reshape_node
+from tflgpu.ops.sized import Number, Results, SizedOperation, amount_of
 
 # Kernels hold the places of boxes in floats, which count to here.
 MOST_BOXES = 1 << 24
@@ -139,8 +140,26 @@ def _suppression(site: Site, emit: Emitter) -> list[Tensor]:
     return [places, *kept, _whole(emit, _part(emit, found, node.count_at, 1, ()))]
 
 
+def _sized_suppression(op: SizedOperation) -> Results | None:
+    """Limit the number of boxes that are found by two others."""
+    results = op.declared()
+    count, most = results[-1], results[0].size
+    if not count.is_constant:
+        elements = np.empty((), object)
+        elements[()] = amount_of(Number(count.id, 0, count, 0, most))
+        op.sizes.elements[count.id] = elements
+    return results
+
+
 for _code, _inputs in {"NON_MAX_SUPPRESSION_V4": 5, "NON_MAX_SUPPRESSION_V5": 6}.items():
-    declare(_code, versions=1, inputs=_inputs, integers=(2,), reasons=_suppression_reasons)(_suppression)
+    declare(
+        _code,
+        versions=1,
+        inputs=_inputs,
+        integers=(2,),
+        reasons=_suppression_reasons,
+        sized=_sized_suppression,
+    )(_suppression)
 
 
 @dataclass(frozen=True)

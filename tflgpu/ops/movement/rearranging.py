@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 import numpy as np
 
 from tflgpu.graph.ir import Array, EpilogueOp, Input, Tensor, Value, broadcasts_to
+from tflgpu.graph.layout import Shape
+from tflgpu.ops.arithmetic.scan import true_places
 from tflgpu.ops.declaration import ANY, MANY, Emitter, Site, axis_option, declare, judged, normal_axis, numbers, static
 from tflgpu.ops.image.resize import size_reasons
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange, mixed_types, reshape_node
+from tflgpu.ops.sized import REST, Amount, Number, Refused, Results, SizedOperation, sized_shape
 
 _FLOAT32 = np.float32
 
@@ -204,7 +208,27 @@ def _tile_reasons(site: Site) -> Iterator[str]:
             yield f"its multiples are {multiples}; {rank} numbers from 0 on were expected"
 
 
-@declare("TILE", versions=3, inputs=2, integers=(1,), types=ANY, reasons=_tile_reasons)
+def _sized_tile(op: SizedOperation) -> Results | None:
+    x, own = op.input(0), op.open(0)
+    if op.site.constant(1) is not None and not own:
+        return None
+    multiples = op.amounts(1)
+    if len(multiples) != len(x.shape):
+        raise Refused("its multiples do not fit its input")
+    if any(multiples[axis].known != 1 for axis in own):
+        raise Refused("it repeats a size that only a run can tell")
+    sizes = [multiple.times(size) for multiple, size in zip(multiples, x.shape, strict=True)]
+    shape, known = sized_shape(op, sizes)
+    known |= own
+    positions = [
+        Position((Digit(axis, modulus=size if multiple.known != 1 else 0),))
+        for axis, (size, multiple) in enumerate(zip(x.shape, multiples, strict=True))
+    ]
+    result = op.emit.node("gather", [x], tuple(shape), Gather(tuple(positions)))
+    return op.noted(op.computed(result, known) if x.is_constant and known else result, known)
+
+
+@declare("TILE", versions=3, inputs=2, integers=(1,), types=ANY, reasons=_tile_reasons, sized=_sized_tile)
 def tile(site: Site, emit: Emitter) -> Tensor:
     """Repetitions of the input along its axes."""
     x, multiples = site.input(0), numbers(site, 1)
@@ -223,7 +247,29 @@ def _broadcast_reasons(site: Site) -> Iterator[str]:
         yield f"its input of shape {list(site.input(0).shape)} does not broadcast to {numbers(site, 1)}"
 
 
-@declare("BROADCAST_TO", versions=4, inputs=2, integers=(1,), types=ANY, reasons=_broadcast_reasons)
+def _sized_broadcast(op: SizedOperation) -> Results | None:
+    x, own = op.input(0), op.open(0)
+    if op.site.constant(1) is not None and not own:
+        return None
+    wanted = op.amounts(1)
+    if len(wanted) < len(x.shape):
+        raise Refused("its input does not broadcast to its shape")
+    for at, size in enumerate(x.shape):
+        axis = at + len(wanted) - len(x.shape)
+        if at in own and wanted[axis] != op.sizes.size(own[at]):
+            raise Refused("sizes that only a run can tell have to be equal")
+        if at not in own and size != 1:
+            if wanted[axis].known not in (None, size):
+                raise Refused("its input does not broadcast to its shape")
+            wanted[axis] = Amount(size)
+    shape, known = sized_shape(op, wanted)
+    result = op.emit.node("map", [x], tuple(shape))
+    return op.noted(op.computed(result, known) if known and not own else result, known)
+
+
+@declare(
+    "BROADCAST_TO", versions=4, inputs=2, integers=(1,), types=ANY, reasons=_broadcast_reasons, sized=_sized_broadcast
+)
 def broadcast_to(site: Site, emit: Emitter) -> Tensor:
     """Return the input broadcast to a constant shape."""
     return emit.node("map", [site.input(0)], tuple(numbers(site, 1)))
@@ -278,3 +324,128 @@ def reverse_sequence(site: Site, emit: Emitter) -> Tensor:
     positions = [follow(i) for i in range(len(x.shape))]
     positions[time] = Position((Lookup(1, (AxisMap(batch), AxisMap(time)), x.shape[time] - 1),))
     return emit.node("gather", [x, source], x.shape, Gather(tuple(positions)))
+
+
+def _target_shape(site: Site) -> Shape | None:
+    """Return the shape of a RESHAPE's result, by its second input or options, with -1 resolved.
+
+    None if it is impossible, or computed at run time; one size alone can only be the number of elements.
+    """
+    x, requested = site.input(0), site.constant(1)
+    if site.optional(1) is not None and requested is None:
+        return (x.size,) if site.input(1).shape == (1,) else None
+    wanted = requested.reshape(-1).tolist() if requested is not None else list(site.options.get("new_shape", ()))
+    known = prod(d for d in wanted if d != -1)
+    if wanted.count(-1) > 1 or any(d < -1 for d in wanted) or (-1 in wanted and (known == 0 or x.size % known)):
+        return None
+    shape = tuple(x.size // known if d == -1 else int(d) for d in wanted)
+    image = prod(shape[1:])
+    if site.resized and prod(shape) != x.size and image and x.size % image == 0:
+        return (x.size // image, *shape[1:])  # the constant holds the batch of the file
+    return shape
+
+
+def _reshape_reasons(site: Site) -> Iterator[str]:
+    shape = _target_shape(site)
+    if shape is None and site.optional(1) is not None and site.constant(1) is None:
+        yield from static(site, 1, "shape")
+    elif shape is None or prod(shape) != site.input(0).size:
+        yield f"its input of shape {list(site.input(0).shape)} cannot take the shape that it asks for"
+
+
+def _sized_reshape(op: SizedOperation) -> Results | None:
+    x, known = op.input(0), op.open(0)
+    if not known and (op.site.optional(1) is None or op.site.constant(1) is not None):
+        return None
+    if op.site.optional(1) is not None:
+        wanted = op.amounts(1)
+    else:
+        wanted = [Amount(int(size)) for size in op.site.options.get("new_shape", ())]
+    places = [i for i, amount in enumerate(wanted) if amount.known is None or amount.known == REST]
+    if len(places) != 1:
+        raise Refused("its shape has not one size that only a run can tell")
+    (place,) = places
+    sizes = [amount.offset for amount in wanted]
+    rest = prod(sizes[:place]) * prod(sizes[place + 1 :])
+    if not known:
+        if rest < 1 or x.size % rest:
+            raise Refused("the number of elements of its input is no multiple of the product of its known sizes")
+        return op.noted(reshape_node(op.emit, x, (*sizes[:place], x.size // rest, *sizes[place + 1 :])), {})
+    first = next((i for i, size in enumerate(x.shape) if size != 1 or i in known), 0)
+    if set(known) != {first} or any(size != 1 for size in sizes[:place]) or rest < 1:
+        raise Refused("its elements do not lie one after another")
+    row, count = prod(x.shape[first + 1 :]), op.sizes.size(known[first])
+    total = count.times(row)
+    if total.offset % rest or total.factor % rest:
+        raise Refused("its input and its result may differ in their numbers of elements")
+    amount = Amount(total.offset // rest, total.factor // rest, total.number)
+    if wanted[place].known is None and wanted[place] != amount:
+        raise Refused("its input and its result may differ in their numbers of elements")
+    extent = x.size // rest
+    size = known[first] if amount == count else op.number(amount, extent)
+    return op.noted(reshape_node(op.emit, x, (*sizes[:place], extent, *sizes[place + 1 :])), {place: size})
+
+
+@declare(
+    "RESHAPE",
+    versions=2,
+    inputs=(1, 2),
+    integers=(1,),
+    types=ANY,
+    by_parts=True,
+    reasons=_reshape_reasons,
+    sized=_sized_reshape,
+)
+def reshape(site: Site, emit: Emitter) -> Tensor:
+    """Return the same elements in another shape."""
+    return emit.node("reshape", [site.input(0)], judged(_target_shape(site)))
+
+
+def _concat_reasons(site: Site) -> Iterator[str]:
+    axis, shapes = axis_option(site), [t.shape if t else () for t in site.inputs]
+    if axis is None:
+        yield f"its axis {site.options.get('axis')} is not an axis of its input {list(shapes[0])}"
+    elif len({(len(s), s[:axis], s[axis + 1 :]) for s in shapes}) != 1:
+        yield f"its inputs {', '.join(map(str, map(list, shapes)))} differ in more than axis {axis}"
+    yield from mixed_types(site)
+
+
+def _sized_concatenation(op: SizedOperation) -> Results | None:
+    """Return joined with what is not meant between the inputs, then without it."""
+    inputs = [t for t in op.site.inputs if t is not None]
+    axis = int(op.site.options.get("axis", 0)) % max(1, len(inputs[0].shape))
+    opens = [op.sizes.of(t) for t in inputs]
+    if not any(axis in known for known in opens):
+        return None
+    if any(set(known) - {axis} for known in opens):
+        raise Refused("what it joins is open along another axis")
+    emit = op.emit
+    (joined,) = op.declared()
+    op.noted(joined, {})
+    masks = [
+        op.sizes.is_meant(emit, known[axis], (t.shape[axis],), 0)
+        if axis in known
+        else emit.constant(np.ones(t.shape[axis], np.bool_))
+        for t, known in zip(inputs, opens, strict=True)
+    ]
+    extent = joined.shape[axis]
+    mask = emit.node("concatenate", masks, (extent,), Concatenate(0)) if len(masks) > 1 else masks[0]
+    places, count = true_places(emit, mask)
+    positions = [follow(i) for i in range(len(joined.shape))]
+    positions[axis] = Position((Lookup(1, (AxisMap(axis),), extent - 1),))
+    result = emit.node("gather", [joined, places], joined.shape, Gather(tuple(positions)))
+    return op.noted(result, {axis: Number(count.id, 0, count, 0, extent)})
+
+
+@declare("CONCATENATION", versions=7, inputs=(1, MANY), types=ANY, reasons=_concat_reasons, sized=_sized_concatenation)
+def concatenation(site: Site, emit: Emitter) -> Tensor:
+    """Tensors one after another along an axis."""
+    axis, inputs = judged(axis_option(site)), [t for t in site.inputs if t is not None]
+    shape = list(inputs[0].shape)
+    shape[axis] = sum(t.shape[axis] for t in inputs)
+    inputs = [t for t in inputs if t.size] or inputs[:1]
+    if len(inputs) == 1:
+        return emit.node(
+            "map", [reshape_node(emit, inputs[0], tuple(shape))], tuple(shape), None, emit.activation(site)
+        )
+    return emit.node("concatenate", inputs, tuple(shape), Concatenate(axis), emit.activation(site))

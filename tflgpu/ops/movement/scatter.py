@@ -21,6 +21,7 @@ from tflgpu.ops.checks import index_check
 from tflgpu.ops.declaration import FLOATS, NUMBERS, Check, Emitter, Site, declare, numbers, static
 from tflgpu.ops.limits import made_reasons
 from tflgpu.ops.movement.shaping import reshape_node
+from tflgpu.ops.sized import Number, Refused, Results, SizedOperation
 
 Joining = Literal["assign", "add", "mul", "maximum", "minimum"]
 
@@ -102,6 +103,17 @@ def short(emit: Emitter, indices: Tensor) -> Tensor:
     return emit.node("map", [indices], indices.shape, None, (EpilogueOp("to_index", (Value(0),)),), "int32")
 
 
+def _sized_scatter(op: SizedOperation) -> Results | None:
+    """Rows that are not meant go nowhere."""
+    known = op.open(0)
+    if not known and not op.open(1):
+        return None
+    if set(known) != {0} or op.open(1) != known:
+        raise Refused("its indices and updates are not equally many")
+    indices, updates = (op.sizes.masked(op.emit, op.input(i), known, fill) for i, fill in ((0, -1), (1, 0)))
+    return op.declared(_0=indices, _1=updates)
+
+
 @declare(
     "SCATTER_ND",
     versions=1,
@@ -111,6 +123,7 @@ def short(emit: Emitter, indices: Tensor) -> Tensor:
     empty=False,
     reasons=_scatter_reasons,
     checks=_scatter_checks,
+    sized=_sized_scatter,
 )
 def scatter_nd(site: Site, emit: Emitter) -> Tensor:
     """Slices at their places among zeros; those of the same place add up."""
@@ -138,6 +151,22 @@ def _segment_reasons(site: Site) -> Iterator[str]:
         yield "its segments do not begin with 0 and go on one by one"
 
 
+def _sized_segment_sum(op: SizedOperation) -> Results | None:
+    """Give as many sums as there are slices at most."""
+    if op.site.constant(1) is not None:
+        return None
+    x, emit = op.input(0), op.emit
+    if not x.shape or op.input(1).shape != x.shape[:1] or set(op.open(0)) - {0} or x.dtype not in ("float32", "int32"):
+        raise Refused("its segments do not fit its input")
+    ids = op.sizes.masked(emit, op.input(1), op.open(1), -1)
+    sums = segments(emit, x, ids, "add", x.shape[0])
+    last = reshape_node(emit, reduce_node(emit, short(emit, ids), "max", (0,)), ())
+    one, most = (emit.constant(np.array(n, np.int32)) for n in (1, x.shape[0]))
+    steps = EpilogueOp("add", (Value(0), Input(1))), EpilogueOp("minimum", (Value(1), Input(2)))
+    count = emit.node("map", [last, one, most], (), None, steps, "int32")
+    return op.noted(sums, {0: Number(count.id, 0, count, 0, x.shape[0])})
+
+
 @declare(
     "SEGMENT_SUM",
     versions=1,
@@ -146,6 +175,7 @@ def _segment_reasons(site: Site) -> Iterator[str]:
     types=FLOATS | {"int32"},
     empty=False,
     reasons=_segment_reasons,
+    sized=_sized_segment_sum,
 )
 def segment_sum(site: Site, emit: Emitter) -> Tensor:
     """Sum the rows of each segment."""

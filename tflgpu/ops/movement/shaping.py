@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
@@ -12,11 +11,9 @@ from tflgpu.graph.ir import Tensor
 from tflgpu.graph.layout import Shape
 from tflgpu.ops.declaration import (
     ANY,
-    MANY,
     Array,
     Emitter,
     Site,
-    axis_option,
     declare,
     judged,
     normal_axis,
@@ -67,39 +64,6 @@ def reshape_node(emit: Emitter, x: Tensor, shape: Shape) -> Tensor:
     return x if x.shape == shape else emit.node("reshape", [x], shape)
 
 
-def _target_shape(site: Site) -> Shape | None:
-    """Return the shape of a RESHAPE's result, by its second input or options, with -1 resolved.
-
-    None if it is impossible, or computed at run time; one size alone can only be the number of elements.
-    """
-    x, requested = site.input(0), site.constant(1)
-    if site.optional(1) is not None and requested is None:
-        return (x.size,) if site.input(1).shape == (1,) else None
-    wanted = requested.reshape(-1).tolist() if requested is not None else list(site.options.get("new_shape", ()))
-    known = prod(d for d in wanted if d != -1)
-    if wanted.count(-1) > 1 or any(d < -1 for d in wanted) or (-1 in wanted and (known == 0 or x.size % known)):
-        return None
-    shape = tuple(x.size // known if d == -1 else int(d) for d in wanted)
-    image = prod(shape[1:])
-    if site.resized and prod(shape) != x.size and image and x.size % image == 0:
-        return (x.size // image, *shape[1:])  # the constant holds the batch of the file
-    return shape
-
-
-def _reshape_reasons(site: Site) -> Iterator[str]:
-    shape = _target_shape(site)
-    if shape is None and site.optional(1) is not None and site.constant(1) is None:
-        yield from static(site, 1, "shape")
-    elif shape is None or prod(shape) != site.input(0).size:
-        yield f"its input of shape {list(site.input(0).shape)} cannot take the shape that it asks for"
-
-
-@declare("RESHAPE", versions=2, inputs=(1, 2), integers=(1,), types=ANY, by_parts=True, reasons=_reshape_reasons)
-def reshape(site: Site, emit: Emitter) -> Tensor:
-    """Return the same elements in another shape."""
-    return emit.node("reshape", [site.input(0)], judged(_target_shape(site)))
-
-
 def _squeezed(site: Site) -> Shape | None:
     shape = site.input(0).shape
     axes = {normal_axis(a, len(shape)) for a in site.options.get("squeeze_dims", ())}
@@ -142,29 +106,6 @@ def mixed_types(site: Site) -> Iterator[str]:
     types = sorted({t.dtype for t in site.inputs if t is not None})
     if len(types) > 1:
         yield f"its inputs are {' and '.join(types)}; one element type was expected"
-
-
-def _concat_reasons(site: Site) -> Iterator[str]:
-    axis, shapes = axis_option(site), [t.shape if t else () for t in site.inputs]
-    if axis is None:
-        yield f"its axis {site.options.get('axis')} is not an axis of its input {list(shapes[0])}"
-    elif len({(len(s), s[:axis], s[axis + 1 :]) for s in shapes}) != 1:
-        yield f"its inputs {', '.join(map(str, map(list, shapes)))} differ in more than axis {axis}"
-    yield from mixed_types(site)
-
-
-@declare("CONCATENATION", versions=7, inputs=(1, MANY), types=ANY, reasons=_concat_reasons)
-def concatenation(site: Site, emit: Emitter) -> Tensor:
-    """Tensors one after another along an axis."""
-    axis, inputs = judged(axis_option(site)), [t for t in site.inputs if t is not None]
-    shape = list(inputs[0].shape)
-    shape[axis] = sum(t.shape[axis] for t in inputs)
-    inputs = [t for t in inputs if t.size] or inputs[:1]
-    if len(inputs) == 1:
-        return emit.node(
-            "map", [reshape_node(emit, inputs[0], tuple(shape))], tuple(shape), None, emit.activation(site)
-        )
-    return emit.node("concatenate", inputs, tuple(shape), Concatenate(axis), emit.activation(site))
 
 
 def evaluate(attributes: Rearrange, x: Array, shape: Shape) -> Array:

@@ -9,16 +9,17 @@ a start of SLICE out of range; a kernel cannot report one, and must not read out
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
 from tflgpu.ops.checks import index_check
-from tflgpu.ops.declaration import ANY, Check, Emitter, Site, declare, numbers
+from tflgpu.ops.declaration import ANY, Check, Emitter, Site, declare, find_operator, numbers
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
-from tflgpu.ops.movement.shaping import AxisMap, Rearrange
+from tflgpu.ops.movement.shaping import AxisMap, Rearrange, reshape_node
+from tflgpu.ops.sized import REST, Amount, Number, Refused, Results, SizedOperation
 
 
 def _slice_shape(site: Site) -> list[int | None]:
@@ -50,6 +51,113 @@ def _slice_checks(site: Site, emit: Emitter) -> Iterator[Check]:
     return index_check(emit, site, 1, np.array([*rooms]))
 
 
+@dataclass(frozen=True)
+class _Taken:
+    """A part of an axis: ``extent`` elements at most, from ``start`` on; of them ``size``, if that is open."""
+
+    start: int | Amount
+    extent: int
+    size: Number | None = None
+
+
+def _sized_slice(op: SizedOperation) -> Results | None:
+    x, known = op.input(0), op.open(0)
+    given = op.site.constant(2)
+    if not known and given is not None and (op.site.constant(1) is not None or REST not in given.reshape(-1)):
+        return None
+    begins, wanted = op.amounts(1), op.amounts(2)
+    if (len(begins), len(wanted)) != (len(x.shape), len(x.shape)):
+        raise Refused("its begin and size do not fit its input")
+    taken = [_sliced(op, *each) for each in zip(range(len(x.shape)), begins, wanted, strict=True)]
+    return _cut(op, x, taken, op.input(1))
+
+
+def _sliced(op: SizedOperation, axis: int, begin: Amount, wanted: Amount) -> _Taken:
+    extent, size = op.input(0).shape[axis], op.open(0).get(axis)
+    start = begin.known
+    if start is not None and not 0 <= start <= extent:
+        raise Refused(f"it begins at {start} of axis {axis}")
+    if size is not None:
+        if start is None or (wanted.known != REST and (start or wanted != op.sizes.size(size))):
+            raise Refused("it takes a part of a size that only a run can tell")
+        return _from(op, size, extent, start)
+    if wanted.known is not None and wanted.known != REST:
+        if wanted.known < 0 or (start or 0) + wanted.known > extent:
+            raise Refused(f"it takes {wanted.known} elements of axis {axis}")
+        return _Taken(begin if start is None else start, wanted.known)
+    if start is None:
+        if wanted.known != REST and (wanted.low is None or wanted.low < 0):
+            raise Refused("where it begins and how much it takes are computed")
+        rest = Amount(extent).plus(begin, -1) if wanted.known == REST else wanted
+        assert rest is not None
+        return _Taken(begin, extent, op.number(rest, extent))
+    if wanted.known == REST:
+        return _Taken(start, extent - start)
+    most = extent - start if wanted.high is None else min(extent - start, wanted.high)
+    if wanted.low is None or wanted.low < 0:
+        return _Taken(start, most, _wrapped(op, wanted, extent - start, most, adds=False))
+    return _Taken(start, most, op.number(wanted, most))
+
+
+def _wrapped(op: SizedOperation, amount: Amount, by: int, most: int, *, adds: bool) -> Number:
+    """Return an amount as a size; where it is negative, ``by`` in its place, or added to it."""
+    if most < 1:
+        raise Refused("its result is always empty")
+    emit = op.emit
+
+    def make() -> Number:
+        scalar = op.sizes.scalar(emit, amount)
+        zero, other, limit = (emit.constant(np.array(v, np.int32)) for v in (0, by, most))
+        wrapped = EpilogueOp("add", (Value(0), Input(2))) if adds else EpilogueOp("maximum", (Input(2), Input(2)))
+        steps = (
+            wrapped,
+            EpilogueOp("less", (Value(0), Input(1))),
+            EpilogueOp("select", (Value(2), Value(1), Value(0))),
+            EpilogueOp("maximum", (Value(3), Input(1))),
+            EpilogueOp("minimum", (Value(4), Input(3))),
+        )
+        tensor = emit.node("map", [scalar, zero, other, limit], (), None, steps, "int32")
+        return Number(tensor.id, 0, tensor, 0, most)
+
+    return op.sizes.once(("wrapped", amount, by, most, adds), make)
+
+
+def _from(op: SizedOperation, size: Number, extent: int, start: int, stop: int | None = None) -> _Taken:
+    """Return what is taken of an open axis from ``start`` up to ``stop``."""
+    most = (extent if stop is None else min(stop, extent)) - start
+    if start == 0 and most == extent:
+        return _Taken(0, extent, size)
+    return _up_to(op, start, op.sizes.size(size), most)
+
+
+def _up_to(op: SizedOperation, start: int, end: Amount, most: int) -> _Taken:
+    """Return what is taken of an axis from ``start`` up to an end that only a run can tell: ``most`` elements at
+    most."""
+    size = end.plus(Amount(start), -1)
+    assert size is not None
+    return _Taken(start, most, op.number(size, most))
+
+
+def _cut(op: SizedOperation, x: Tensor, taken: Sequence[_Taken], begin: Tensor) -> Tensor:
+    """Return a part of each axis. begin: has the starts that only a run can tell."""
+    shape = tuple(each.extent for each in taken)
+    if 0 in shape:
+        raise Refused("its result is always empty")
+    known = {axis: each.size for axis, each in enumerate(taken) if each.size is not None}
+    starts = [each.start for each in taken]
+    if all(isinstance(start, int) for start in starts):
+        maps = tuple(AxisMap(axis, start) for axis, start in enumerate(starts) if isinstance(start, int))
+        return op.noted(op.emit.node("rearrange", [x], shape, Rearrange(maps)), known)
+    positions = []
+    for axis, start in enumerate(starts):
+        if isinstance(start, int):
+            positions.append(Position((Digit(axis),), start))
+        else:
+            room = x.shape[axis] - (0 if axis in known else shape[axis])
+            positions.append(Position((Digit(axis), Lookup(1, (AxisMap(None, axis),), room))))
+    return op.noted(op.emit.node("gather", [x, begin], shape, Gather(tuple(positions), fill=0)), known)
+
+
 @declare(
     "SLICE",
     versions=8,
@@ -59,6 +167,7 @@ def _slice_checks(site: Site, emit: Emitter) -> Iterator[Check]:
     by_parts=True,
     reasons=_slice_reasons,
     checks=_slice_checks,
+    sized=_sized_slice,
 )
 def slice_(site: Site, emit: Emitter) -> Tensor:
     """Return a block of the input, whose begin may be computed."""
@@ -222,7 +331,83 @@ def _range_reasons(site: Site) -> Iterator[str]:
             yield f"axis {number} of size {axis.size} has no {taken.extent} elements {taken.step} apart from {start} on"
 
 
-@declare("STRIDED_SLICE", versions=8, inputs=4, integers=(1, 2, 3), types=ANY, by_parts=True, reasons=_strided_reasons)
+def _sized_strided_slice(op: SizedOperation) -> Results | None:
+    site, x, known = op.site, op.input(0), op.open(0)
+    declared, _ = find_operator("STRIDED_SLICE")
+    assert declared is not None
+    if not known and not declared.obstacles(site):
+        return None
+    if site.options.get("offset") or site.constant(3) is None:
+        raise Refused("its strides are computed")
+    begins, ends, strides = (op.amounts(i) for i in (1, 2, 3))
+    if len({len(begins), len(ends), len(strides)}) != 1 or any(s.known != 1 for s in strides):
+        raise Refused("it takes not all that lies between two places")
+    axes, rank = sliced_axes(site)
+    taken: list[_Taken] = []
+    kept: list[int] = []
+    for axis, of in enumerate(axes):
+        size = known.get(axis)
+        if of.entry is None:
+            taken.append(_Taken(0, of.size, size))
+        else:
+            begin = Amount(0) if has_mask(site, "begin", of.entry) else begins[of.entry]
+            end = None if has_mask(site, "end", of.entry) else ends[of.entry]
+            taken.append(_between(op, of.size, size, begin, end, of.axis is None))
+        if of.axis is not None:
+            kept.append(axis)
+    part = _cut(op, x, taken, x)
+    opened = op.sizes.of(part)
+    sizes: list[int] = [1] * rank
+    found: dict[int, Number] = {}
+    for axis in kept:
+        place = axes[axis].axis
+        assert place is not None
+        sizes[place] = part.shape[axis]
+        if axis in opened:
+            found[place] = opened[axis]
+    return op.noted(reshape_node(op.emit, part, tuple(sizes)), found)
+
+
+def _between(
+    op: SizedOperation, extent: int, size: Number | None, begin: Amount, end: Amount | None, one: bool
+) -> _Taken:
+    """Return what is taken of an axis between two places, or one element at ``begin``."""
+    start = begin.known
+    if start is None or (size is not None and (start < 0 or one)):
+        raise Refused("where it begins is computed, or it begins in a size that only a run can tell")
+    if one:
+        return _Taken(min(slice(start, None).indices(extent)[0], extent - 1), 1)
+    start = slice(start, None).indices(extent)[0]
+    if size is not None:
+        if end is None or end == op.sizes.size(size):
+            return _from(op, size, extent, start)
+        if end.known is None:
+            raise Refused("it ends in a size that only a run can tell at a place that is computed")
+        if end.known >= 0:
+            return _from(op, size, extent, start, end.known)
+        last = op.sizes.size(size).plus(end)
+        assert last is not None
+        return _up_to(op, start, last, extent + end.known - start)
+    if end is None or end.known is not None:
+        return _Taken(start, len(range(start, slice(None, end.known if end else None).indices(extent)[1])))
+    most = extent - start if end.high is None else min(end.high, extent) - start
+    if end.low is None or end.low < 0:
+        if start:
+            raise Refused("its end is computed")
+        return _Taken(start, most, _wrapped(op, end, extent, most, adds=True))
+    return _up_to(op, start, end, most)
+
+
+@declare(
+    "STRIDED_SLICE",
+    versions=8,
+    inputs=4,
+    integers=(1, 2, 3),
+    types=ANY,
+    by_parts=True,
+    reasons=_strided_reasons,
+    sized=_sized_strided_slice,
+)
 def strided_slice(site: Site, emit: Emitter) -> Tensor:
     """Every n-th element of the input between two places of each axis."""
     axes, rank = sliced_axes(site)
