@@ -22,7 +22,9 @@ from tests.frontend.stateful_models import assign, handle, read
 from tests.safety.drawn.jobs import EXECUTORS, cause_of
 from tests.safety.drawn.judge import Verdict
 from tests.safety.sandbox import Sandbox
+from tests.support.compiled_before import compiled_once, kept_programs
 from tests.support.models import Builder
+from tests.support.unoptimized import compile_without_optimization
 from tflgpu.model.tensor_info import Quantization
 from tflgpu.options import Execution, ExecutorChoice, KernelFamily, Options, Precision
 
@@ -404,12 +406,21 @@ def difference(drawn: Stateful, got: Sequence[Mapping[str, Array]], wanted: Sequ
     return ""
 
 
+def compile_in_short_time() -> None:
+    """In this process, do not optimize, and take programs that an earlier model had."""
+    compile_without_optimization()
+    if folder := kept_programs():
+        compiled_once(folder).__enter__()
+
+
 class StateJudge:
     """Two processes: one for tflgpu, and one for LiteRT."""
 
-    def __init__(self, device: str = "Intel") -> None:
-        self._tflgpu = Sandbox(partial(answers, device=device), seconds=SECONDS, memory=None)
-        self._litert = Sandbox(judged_answers, seconds=SECONDS)
+    def __init__(self, device: str = "Intel", seconds: float = SECONDS, *, optimized: bool = True) -> None:
+        """seconds: for a model. optimized: whether the device's compiler optimizes, and compiles each program anew."""
+        prepare = None if optimized else compile_in_short_time
+        self._tflgpu = Sandbox(partial(answers, device=device), seconds=seconds, memory=None, prepare=prepare)
+        self._litert = Sandbox(judged_answers, seconds=seconds)
 
     def judge(self, drawn: Stateful) -> Verdict:
         wanted, fate = self._litert.run(drawn), self._tflgpu.run(drawn)

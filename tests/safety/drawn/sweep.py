@@ -17,6 +17,7 @@ from typing import Any
 from tests.safety.drawn.jobs import EXECUTORS, ON_GPUS
 from tests.safety.drawn.judge import SECONDS, Judge, Verdict
 from tests.safety.drawn.networks import chains_of, integer_network, network
+from tests.safety.drawn.states import SECONDS as STATE_SECONDS
 from tests.safety.drawn.states import StateJudge, stateful
 from tests.safety.sandbox import share_out
 
@@ -35,7 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--unoptimized", action="store_true", help="let a CPU's compiler not optimize: half of the time"
     )
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="for a network (default: %(default)g)")
+    parser.add_argument(
+        "--seconds", type=float, help=f"for a network (default: {SECONDS:g}, with --states {STATE_SECONDS:g})"
+    )
     parser.add_argument("--json", type=Path, help="a line for each network that is not right")
     options = parser.parse_args(arguments)
     drawing, counts = Lock(), Counter[str]()
@@ -69,8 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def make() -> Any:
         if options.states:
-            return StateJudge(options.device)
-        return Judge(options.device, options.seconds, optimized=not options.unoptimized)
+            return StateJudge(options.device, options.seconds or STATE_SECONDS, optimized=not options.unoptimized)
+        return Judge(options.device, options.seconds or SECONDS, optimized=not options.unoptimized)
 
     seeds = range(options.seed, options.seed + options.cases)
     for outcome in share_out(seeds, make, options.jobs, judged):
