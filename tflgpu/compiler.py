@@ -85,9 +85,12 @@ class Parts:
                 each = [_compiled(*part, shared) for part in parts]
                 compiled.append(device_partition(partition, frontend.call(partition), each, plans[partition]))
             else:
-                rest: bytes = extract_submodel(self.data, frontend, partition)
-                is_open = not frontend.lowered.open.isdisjoint(partition.inputs)
-                compiled.append(CpuPartition(partition.inputs, partition.outputs, partition.operators, rest, is_open))
+                sub = extract_submodel(self.data, frontend, partition)
+                compiled.append(
+                    CpuPartition(
+                        partition.inputs, partition.outputs, partition.operators, sub.model, sub.is_open, sub.entry
+                    )
+                )
         report: Report = replace(_report(frontend, partitions, plans), mixed=self.mixed)
         known_as = frontend.entry.signature, frontend.signatures()
         bound = tuple(_bound_states(frontend, partitions, plans, compiled))

@@ -139,7 +139,7 @@ def test_a_handle_from_elsewhere_is_an_obstacle() -> None:
     builder = Builder()
     y = builder.add("READ_VARIABLE", [builder.input((), "resource")], SHAPE)
     (found,) = obstacles(builder, [y])
-    assert "its handle does not come from a VAR_HANDLE" in found
+    assert "the handle of a variable does not come from a VAR_HANDLE" in found
 
 
 def test_a_call_of_a_subgraph_that_is_not_there_is_an_error() -> None:

@@ -43,11 +43,24 @@ class DevicePartition:
 
 
 @dataclass(frozen=True)
+class FileEntry:
+    """A signature that LiteRT runs in an interpreter of the user's file, which all signatures of the file share.
+
+    signature: its key; None for the main subgraph of a file without signatures. subgraph: its number. names: of its
+    inputs.
+    """
+
+    signature: str | None
+    subgraph: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class CpuPartition:
     """Operators that LiteRT's interpreter runs on the CPU.
 
     operators: their indices in the file. model: a .tflite file of their own. is_open: whether only a run can tell the
-    shape of one of the inputs.
+    shape of one of the inputs. entry: what they are, if ``model`` is the user's file.
     """
 
     inputs: tuple[TensorIndex, ...]
@@ -55,6 +68,7 @@ class CpuPartition:
     operators: tuple[int, ...]
     model: bytes = field(repr=False)
     is_open: bool = False
+    entry: FileEntry | None = None
 
 
 @dataclass(frozen=True)
@@ -205,8 +219,9 @@ class Artifact:
 
     @property
     def has_variables(self) -> bool:
-        """Whether a run reads, writes or initializes resource variables."""
-        return bool(self.passed or self.first or any(state.variable for state in self.bound))
+        """Whether a run uses what the opened model keeps for all of its signatures."""
+        in_litert = any(isinstance(partition, CpuPartition) and partition.entry for partition in self.partitions)
+        return bool(self.passed or self.first or in_litert or any(state.variable for state in self.bound))
 
     @property
     def pieces(self) -> tuple[DevicePartition, ...]:

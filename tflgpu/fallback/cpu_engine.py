@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
 from tflgpu.artifact.artifact import Artifact, CpuPartition
@@ -10,7 +11,7 @@ from tflgpu.artifact.cache import Cache, Key, trial_key
 from tflgpu.errors import UnsupportedError
 from tflgpu.fallback.crash_report import ask_guarded
 from tflgpu.fallback.guarded_process import GuardedProcess, RefusedError
-from tflgpu.fallback.litert_interpreter import REFUSALS, Array, LitertInterpreter
+from tflgpu.fallback.litert_interpreter import REFUSALS, Array, FileInterpreter, LitertInterpreter
 from tflgpu.fallback.submodel import Submodel
 
 _known: set[str] = set()  # names of the keys of sub-models that have run in this process; for models without a cache
@@ -36,7 +37,7 @@ class CpuEngine:
         """
         self._submodel, self._process, self._cache = submodel, process, cache
         self._interpreter: LitertInterpreter | None = None
-        if process.seconds is None or _has_run(submodel.model, cache):
+        if process.seconds is None or _has_run(submodel, cache):
             self._interpreter = self._open()
 
     def _open(self) -> LitertInterpreter:
@@ -58,13 +59,62 @@ class CpuEngine:
         if self._interpreter is None:
             ask_guarded(self._process, "run", self._submodel, inputs)
             self._interpreter = self._open()
-            _note_run(self._submodel.model, self._cache)
+            _note_run(self._submodel, self._cache)
         return self._interpreter.run(inputs)
 
     def reset_state(self) -> None:
         """Set every variable to its initial value."""
         if self._interpreter is not None:
             self._interpreter.reset_state()
+
+
+class InterpreterKeeper:
+    """Keeps the interpreter of a user's file, for all signatures of an opened model."""
+
+    def __init__(self) -> None:
+        self._interpreter: FileInterpreter | None = None
+
+    def interpreter(self, model: bytes) -> FileInterpreter:
+        """Return the interpreter of the file, which is opened when it is first asked for."""
+        if self._interpreter is None:
+            self._interpreter = FileInterpreter(model)
+        return self._interpreter
+
+    def reset(self) -> None:
+        """Forget all that LiteRT has kept."""
+        self._interpreter = None
+
+
+class SharedCpuEngine:
+    """Runs a signature in the interpreter of its file, which all signatures of an opened model share.
+
+    keeper: of this interpreter; the engine's own, until callers give another one. The first run of a signature that
+    LiteRT has never run is made twice, as by :class:`CpuEngine`.
+    """
+
+    def __init__(self, submodel: Submodel, process: GuardedProcess, cache: Cache | None) -> None:
+        """Open nothing: the keeper may have an interpreter. The arguments are those of :class:`CpuEngine`."""
+        assert submodel.place is not None
+        self._submodel, self._process, self._cache, self._place = submodel, process, cache, submodel.place
+        self._is_tried = process.seconds is None or _has_run(submodel, cache)
+        self.keeper = InterpreterKeeper()
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Run the signature once. Arguments, result and errors are those of :meth:`CpuEngine.run`."""
+        if not self._is_tried:
+            with suppress(RefusedError):  # it may lack what earlier runs have kept here
+                ask_guarded(self._process, "run", self._submodel, inputs)
+            self._is_tried = True
+            _note_run(self._submodel, self._cache)
+        return self.keeper.interpreter(self._submodel.model).run(self._place, inputs)
+
+    def reset_state(self) -> None:
+        """Do nothing: the keeper forgets."""
+
+
+def cpu_engine_of(submodel: Submodel, process: GuardedProcess, cache: Cache | None) -> CpuEngine | SharedCpuEngine:
+    """Return what runs operators on the CPU. Arguments and errors are those of :class:`CpuEngine`."""
+    return (CpuEngine if submodel.entry is None else SharedCpuEngine)(submodel, process, cache)
 
 
 def prepare(partition: CpuPartition, artifact: Artifact, process: GuardedProcess) -> None:
@@ -75,7 +125,9 @@ def prepare(partition: CpuPartition, artifact: Artifact, process: GuardedProcess
         raise _refused(artifact, refusal) from refusal
 
 
-def open_engine(partition: CpuPartition, artifact: Artifact, process: GuardedProcess, cache: Cache | None) -> CpuEngine:
+def open_engine(
+    partition: CpuPartition, artifact: Artifact, process: GuardedProcess, cache: Cache | None
+) -> CpuEngine | SharedCpuEngine:
     """Return the engine of a partition of an artifact.
 
     Args:
@@ -88,7 +140,7 @@ def open_engine(partition: CpuPartition, artifact: Artifact, process: GuardedPro
         UnsupportedError: LiteRT refuses it, too.
     """
     try:
-        return CpuEngine(Submodel.of(partition, artifact), process, cache)
+        return cpu_engine_of(Submodel.of(partition, artifact), process, cache)
     except (ImportError, *REFUSALS) as error:
         raise _refused(artifact, error) from error
 
@@ -99,9 +151,9 @@ def _refused(artifact: Artifact, refusal: Exception) -> UnsupportedError:
     return UnsupportedError((*artifact.report.reasons, f"LiteRT's interpreter refuses them: {words}"))
 
 
-def _has_run(model: bytes, cache: Cache | None) -> bool:
+def _has_run(submodel: Submodel, cache: Cache | None) -> bool:
     """Whether LiteRT has run this model without a crash before: in this process, or by the cache in an earlier one."""
-    key = _key(model)
+    key = _key(submodel)
     known = key.name in _known
     if cache is None:
         return known
@@ -112,17 +164,17 @@ def _has_run(model: bytes, cache: Cache | None) -> bool:
     return known
 
 
-def _note_run(model: bytes, cache: Cache | None) -> None:
+def _note_run(submodel: Submodel, cache: Cache | None) -> None:
     """Note that LiteRT has run this model without a crash."""
-    key = _key(model)
+    key = _key(submodel)
     _known.add(key.name)
     if cache is not None:
         cache.store(key, {}, {})
 
 
-def _key(model: bytes) -> Key:
+def _key(submodel: Submodel) -> Key:
     try:
         litert = version("ai-edge-litert")
     except PackageNotFoundError:  # installed under another name
         litert = ""
-    return trial_key(model, litert)
+    return trial_key(submodel.model, litert if submodel.place is None else f"{litert} {submodel.place}")

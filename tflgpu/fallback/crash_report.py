@@ -35,7 +35,7 @@ def ask_guarded(process: GuardedProcess, task: Task, submodel: Submodel, inputs:
         RefusedError: LiteRT refuses.
     """
     try:
-        return process.ask(task, submodel.model, inputs, is_open=submodel.is_open)
+        return process.ask(task, submodel.model, inputs, is_open=submodel.is_open, place=submodel.place)
     except CrashedError as crash:
         culprits = _loops(submodel) if crash.timed_out else _crashing(process, task, submodel, inputs)
         raise UnsupportedError((_sentence(task, culprits, crash),)) from crash
@@ -59,6 +59,8 @@ def _crashing(
     process: GuardedProcess, task: Task, submodel: Submodel, inputs: Sequence[Array]
 ) -> Sequence[tuple[int, str]]:
     """Return the operator that the sub-model crashes with and not without; all, if it does not crash again."""
+    if submodel.entry is not None:
+        return submodel.operators
 
     def crashes(count: int) -> bool:
         try:

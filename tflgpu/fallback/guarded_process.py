@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tflgpu.fallback import litert_interpreter
-from tflgpu.fallback.litert_interpreter import REFUSALS, Array
+from tflgpu.fallback.litert_interpreter import REFUSALS, Array, Place
 from tflgpu.processes.server_process import ServerProcess, can_run, end_in_words
 
 Task = Literal["shapes", "prepare", "run"]
@@ -54,7 +54,15 @@ class GuardedProcess:
         self._server: ServerProcess | None = None
         self._possible = seconds is not None
 
-    def ask(self, task: Task, model: bytes, inputs: Sequence[Array] = (), *, is_open: bool = False) -> Any:
+    def ask(
+        self,
+        task: Task,
+        model: bytes,
+        inputs: Sequence[Array] = (),
+        *,
+        is_open: bool = False,
+        place: Place | None = None,
+    ) -> Any:
         """Let LiteRT do a task, as :func:`tflgpu.fallback.litert_interpreter.perform` does.
 
         Args:
@@ -62,6 +70,7 @@ class GuardedProcess:
             model: The file of a partition.
             inputs: For a run, in the order of the partition's inputs.
             is_open: Whether only a run can tell the shape of an input.
+            place: Of a user's whole file, the signature.
 
         Returns:
             The result of ``perform``.
@@ -73,10 +82,10 @@ class GuardedProcess:
         server = self._started()
         if server is None or self.seconds is None:
             try:
-                return litert_interpreter.perform(task, model, inputs, is_open)
+                return litert_interpreter.perform(task, model, inputs, is_open, place)
             except REFUSALS as refusal:
                 raise RefusedError(str(refusal)) from refusal
-        return self._request(server, {"task": task, "is_open": is_open}, model, inputs)[0]
+        return self._request(server, {"task": task, "is_open": is_open, "place": place}, model, inputs)[0]
 
     def judge(
         self, model: bytes, sets: Sequence[Mapping[int, Array]], outputs: Sequence[int], limit: float, steps: int

@@ -157,6 +157,57 @@ class LitertInterpreter:
             raise ValueError(f"the model cannot take inputs of shapes {given}; LiteRT says: {refusal}") from refusal
 
 
+# A signature of a file: its key, None for the main subgraph; the number of its subgraph; the names of its inputs; the
+# tensors that are its outputs.
+Place = tuple[str | None, int, Sequence[str], Sequence[int]]
+
+
+class FileInterpreter:
+    """Runs signatures of a file over what LiteRT keeps from run to run. Not thread-safe: the caller serializes runs."""
+
+    def __init__(self, model: bytes) -> None:
+        """Raise ValueError for a file that LiteRT cannot read."""
+        with without_notices():  # XNNPACK keeps no results between operators
+            self._interpreter = _interpreter(model, PLAIN, experimental_preserve_all_tensors=True)
+        self._shapes: list[tuple[int, ...]] | None = None  # that the main subgraph is prepared for
+
+    def run(self, place: Place, inputs: Sequence[Array]) -> list[Array]:
+        """Run a signature once.
+
+        Args:
+            place: Which one.
+            inputs: Arrays of any shapes.
+
+        Returns:
+            New arrays of the outputs.
+
+        Raises:
+            ValueError: LiteRT refuses these inputs, or what it keeps by now.
+        """
+        signature, subgraph, names, outputs = place
+        given = [np.asarray(array, order="C") for array in inputs]
+        try:
+            if signature is None:
+                self._run_main(given)
+            else:
+                self._interpreter.get_signature_runner(signature)(**dict(zip(names, given, strict=True)))
+            return [self._interpreter.get_tensor(tensor, subgraph) for tensor in outputs]
+        except REFUSALS as refusal:
+            raise ValueError(f"the model cannot take these inputs; LiteRT says: {refusal}") from refusal
+
+    def _run_main(self, inputs: Sequence[Array]) -> None:
+        places = [detail["index"] for detail in self._interpreter.get_input_details()]
+        shapes = [array.shape for array in inputs]
+        if shapes != self._shapes:
+            for index, shape in zip(places, shapes, strict=True):
+                self._interpreter.resize_tensor_input(index, shape)
+            self._interpreter.allocate_tensors()
+            self._shapes = shapes
+        for index, array in zip(places, inputs, strict=True):
+            self._interpreter.set_tensor(index, array)
+        self._interpreter.invoke()
+
+
 def result_shapes(model: bytes) -> list[list[int] | None]:
     """Return the shapes of a model's outputs, None for each that only a run can tell. Raises RuntimeError or
     ValueError.
@@ -255,7 +306,7 @@ def _ends(array: Array) -> tuple[np.float32, np.float32]:
     return np.fmin.reduce(array, axis=None), np.fmax.reduce(array, axis=None)
 
 
-def perform(task: str, model: bytes, inputs: Sequence[Array], is_open: bool) -> Any:
+def perform(task: str, model: bytes, inputs: Sequence[Array], is_open: bool, place: Place | None = None) -> Any:
     """Do one of the tasks of a guarded process.
 
     Args:
@@ -263,6 +314,7 @@ def perform(task: str, model: bytes, inputs: Sequence[Array], is_open: bool) -> 
         model: The partition's file.
         inputs: For ``"run"``, in the order of the partition's inputs.
         is_open: As :class:`LitertInterpreter` has it.
+        place: Of a user's whole file, the signature.
 
     Returns:
         The shapes, or None.
@@ -272,6 +324,11 @@ def perform(task: str, model: bytes, inputs: Sequence[Array], is_open: bool) -> 
     """
     if task == "shapes":
         return result_shapes(model)
+    if place is not None:
+        file = FileInterpreter(model)
+        if task == "run":
+            file.run(place, inputs)
+        return None
     interpreter = LitertInterpreter(model, is_open=is_open)
     if task == "run":
         interpreter.run(inputs)
@@ -300,7 +357,7 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
                 arrays, large = judged_runs(model, sets, request["outputs"], request["limit"], request["steps"])
                 reply = {"answer": large, "arrays": [(a.dtype.str, a.shape) for a in arrays]}
             else:
-                reply = {"answer": perform(request["task"], model, inputs, request["is_open"])}
+                reply = {"answer": perform(request["task"], model, inputs, request["is_open"], request["place"])}
         except REFUSALS as refusal:
             reply = {"refusal": str(refusal)}
         except MemoryError:

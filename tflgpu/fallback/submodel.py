@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tflgpu.artifact.artifact import Artifact, CpuPartition
+from tflgpu.artifact.artifact import Artifact, CpuPartition, FileEntry
+from tflgpu.fallback.litert_interpreter import Place
 from tflgpu.fallback.schema_objects import packed, unpacked
 
 if TYPE_CHECKING:  # a warm start does without
@@ -32,31 +33,50 @@ class Submodel:
     """Operators for LiteRT as a model of their own.
 
     model: its file. operators: index and code in the user's file of each operator of its main subgraph. is_open:
-    whether only a run can tell the shape of an input.
+    whether only a run can tell the shape of an input. entry: which signature it is, if ``model`` is the user's file.
+    outputs: its tensors to return then.
     """
 
     model: bytes
     operators: tuple[tuple[int, str], ...]
     is_open: bool = False
+    entry: FileEntry | None = None
+    outputs: tuple[int, ...] = ()
+
+    @property
+    def place(self) -> Place | None:
+        """Signature of the user's file that it is, if it is one."""
+        entry = self.entry
+        return None if entry is None else (entry.signature, entry.subgraph, entry.names, self.outputs)
 
     @classmethod
     def of(cls, partition: CpuPartition, artifact: Artifact) -> Submodel:
         """Return the operators of one of an artifact's partitions."""
         codes = {o.index: o.code for o in artifact.report.operators}
-        return cls(partition.model, tuple((i, codes[i]) for i in partition.operators), partition.is_open)
+        operators = tuple((i, codes[i]) for i in partition.operators)
+        return cls(partition.model, operators, partition.is_open, partition.entry, partition.outputs)
 
 
-def extract_submodel(data: bytes, frontend: Frontend, partition: Partition) -> bytes:
-    """Return the operators of a partition, and the subgraphs that these call, as a model file.
+def extract_submodel(data: bytes, frontend: Frontend, partition: Partition) -> Submodel:
+    """Return the operators of a partition, and the subgraphs that these call, as a model.
 
     Args:
         data: The whole model's file.
         frontend: The same, lowered.
         partition: The operators.
-
-    Returns:
-        The file of the partition.
     """
+    codes, entry = {o.index: o.code for o in frontend.lowered.entries}, frontend.entry
+    operators = tuple((i, codes[i]) for i in partition.operators)
+    if frontend.subgraph.is_left_to_litert:
+        names = tuple(name for name, _ in entry.inputs)
+        whole = FileEntry(entry.signature, entry.subgraph, names)
+        return Submodel(data, operators, True, whole, partition.outputs)
+    is_open = not frontend.lowered.open.isdisjoint(partition.inputs)
+    return Submodel(_extracted(data, frontend, partition), operators, is_open)
+
+
+def _extracted(data: bytes, frontend: Frontend, partition: Partition) -> bytes:
+    """Return the file of a partition."""
     where, sides = (frontend.entry.subgraph, frontend.subgraph), (partition.inputs, partition.outputs)
     part = Extract(unpacked(data), *where, partition.operators, *sides)
     for index, shape in frontend.sizes(partition).items():  # the file does not always have them

@@ -29,9 +29,8 @@ def cpu_obstacles(
     inputs: None where absent or not yet known. subgraph: its own. subgraphs: those of the file, which it may call.
     """
     of_values = chain(_divisors(operator, inputs), _window_too_large(operator, inputs))
-    of_variables = filter(None, [operator.cpu_obstacle])
     of_scales = chain(_scales(operator, subgraph, subgraphs), block_obstacles(operator, subgraph))
-    for obstacle in chain(of_variables, of_values, of_scales, _preparations(operator, subgraphs)):
+    for obstacle in chain(of_values, of_scales, _preparations(operator, subgraphs)):
         yield f"operator {operator.index} {operator.code}: {obstacle}"
 
 

@@ -157,8 +157,10 @@ class Frontend:
         """One piece for the device if all of the model can go there, else as few as possible for both sides."""
         inputs, outputs = ([t.index for _, t in side] for side in (self.entry.inputs, self.entry.outputs))
         lowered, variables = self.lowered, self.entry.variables
+        operators = tuple(range(len(self.entry.operators)))
+        if self.subgraph.is_left_to_litert:
+            return (Partition(False, operators, tuple(inputs), tuple(outputs)),)
         if lowered.is_whole:
-            operators = tuple(range(len(self.entry.operators)))
             return (Partition(True, operators, tuple(inputs), tuple(outputs), variables),)
         taken = [*inputs, *(use.before for use in variables if use.before is not None)]
         given = [*outputs, *(t for use in variables if (t := use.after) is not None and self._constant(t) is None)]

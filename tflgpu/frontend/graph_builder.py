@@ -64,6 +64,14 @@ class GraphBuilder:
         self.tensors[tensor.id] = tensor
         self.variables.assign(index, tensor)
 
+    def begin_call(self) -> None:
+        """Give variable tensors their first values, as LiteRT does in each call of a subgraph."""
+        for tensor in self.subgraph.tensors:
+            if tensor.is_variable:
+                first = first_value(tensor)
+                zeros = np.zeros(tensor.shape, view_dtype(tensor))
+                self.bind(tensor.index, replace(self.tensor(tensor), data=zeros if first is None else first))
+
     def read(self, index: int) -> Tensor | None:
         """Return an input of an operator; None if it is absent. Variable tensors and empty constants come into being
         here."""

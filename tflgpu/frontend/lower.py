@@ -308,6 +308,9 @@ class _Lowering:
             raise UnsupportedError(obstacles)
         if not self.open.isdisjoint(operator.inputs) or (operator.is_custom and operator.code not in KNOWN_CUSTOM):
             return [None] * len(operator.outputs)
+        if self.subgraph.is_left_to_litert:
+            declared = (self.subgraph.tensors[t] for t in operator.outputs)
+            return [None if self.is_resized or -1 in t.signature else t.shape for t in declared]
         if self.infer is None:
             return [self.subgraph.tensors[t].shape for t in operator.outputs]
         return self.infer(self.entry.subgraph, self.subgraph, operator, known)

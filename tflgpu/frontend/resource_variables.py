@@ -8,6 +8,9 @@ gives them after its other outputs.
 
 So variables of branches and loops are nothing but more inputs and outputs of these, on the device and on the CPU, and
 what keeps them from run to run is no part of a partition.
+
+What cannot become a value stays in LiteRT, in one interpreter of the opened model: it runs every signature that uses
+such a variable or table, as the file has it, and every signature that shares another variable with one of these.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tflgpu.errors import ModelError
+from tflgpu.frontend.hash_tables import TABLE_OPERATORS, hash_tables
 from tflgpu.model.checks.subgraph_calls import called_by
 from tflgpu.model.model import (
     NUMPY_TYPES,
@@ -61,7 +65,7 @@ def name_of(key: str) -> str:
 
 
 def variables_as_values(model: Model, evaluate: Evaluate) -> Model:
-    """Return the model without handles of variables, but for those that cannot become values.
+    """Return the model without handles of variables, but for subgraphs that are left to LiteRT.
 
     Args:
         model: The file.
@@ -70,7 +74,8 @@ def variables_as_values(model: Model, evaluate: Evaluate) -> Model:
     Raises:
         ModelError: More is read of a variable than is assigned.
     """
-    if not any(o.code in VARIABLE_OPERATORS for subgraph in model.subgraphs for o in subgraph.operators):
+    keeping, entries = {*VARIABLE_OPERATORS, *TABLE_OPERATORS}, [s.subgraph for s in model.signatures]
+    if len({*entries}) == len(entries) and not any(o.code in keeping for s in model.subgraphs for o in s.operators):
         return model
     return _Rewriting(model, evaluate).model()
 
@@ -80,13 +85,15 @@ class _Variable:
     """Facts about a variable from all of the file.
 
     forms: tensors that are read from it, assigned to it, or are first values of it. entries: the subgraphs of
-    signatures that use it. assigned: those that assign it, first values aside. fault: why it cannot become values.
+    signatures that use it. assigned: those that assign it, first values aside. initialized: those with a CALL_ONCE that
+    assigns it. fault: why it cannot become values.
     """
 
     read: list[FileTensor] = field(default_factory=list)
     written: list[FileTensor] = field(default_factory=list)
     entries: set[int] = field(default_factory=set)
     assigned: set[int] = field(default_factory=set)
+    initialized: set[int] = field(default_factory=set)
     fault: str = ""
 
     def form(self) -> FileTensor:
@@ -97,15 +104,20 @@ class _Variable:
 
 @dataclass
 class _Uses:
-    """The variables that a subgraph uses, those that it calls included, in the order of the file."""
+    """The variables that a subgraph uses, those that it calls included, in the order of the file.
+
+    fault: why it is not known which ones they are.
+    """
 
     used: dict[str, None] = field(default_factory=dict)
     assigned: dict[str, None] = field(default_factory=dict)
     outputs: Handles = field(default_factory=dict)  # places of outputs that are handles
+    fault: str = ""
 
     def add(self, other: _Uses) -> None:
         self.used |= other.used
         self.assigned |= other.assigned
+        self.fault = self.fault or other.fault
 
 
 class _Rewriting:
@@ -114,6 +126,7 @@ class _Rewriting:
         self._subgraphs = list(model.subgraphs)  # those rewritten in place, and after them the ones that calls need
         self._entries = tuple(dict.fromkeys((0, *(s.subgraph for s in model.signatures))))
         self._variables: dict[str, _Variable] = {}
+        self._faults: dict[int, str] = {}  # why LiteRT runs all of an entry, whatever it does with which variables
         self._known: dict[tuple[int, tuple[tuple[int, str], ...]], _Uses] = {}
         self._first: dict[int, dict[str, Array | None]] = {}  # by subgraph of a CALL_ONCE
         self._once: dict[int, dict[int, int]] = {}  # by entry: subgraphs of its CALL_ONCEs, by operator
@@ -121,17 +134,51 @@ class _Rewriting:
         self._computed: dict[int, tuple[Mapping[int, Array], tuple[str, ...]]] = {}  # by subgraph of a CALL_ONCE
 
     def model(self) -> Model:
-        for number, subgraph in enumerate(self._model.subgraphs):
-            if number not in self._entries and any(o.code == "CALL_ONCE" for o in subgraph.operators):
-                for key in self._reached_keys(number):
-                    self._variable(key).fault = "a subgraph that has a CALL_ONCE uses it, and is called itself"
         for number in self._entries:
             self._look(number)
         for key, variable in self._variables.items():
             variable.fault = _fault(name_of(key), variable) or variable.fault
+        left = self._left_to_litert()
         for number in self._entries:
-            self._subgraphs[number] = self._entry(number)
+            reason = left.get(number)
+            self._subgraphs[number] = self._entry(number) if reason is None else self._left(number, reason)
         return replace(self._model, subgraphs=tuple(self._subgraphs))
+
+    def _left_to_litert(self) -> dict[int, str]:
+        """Return the entries that LiteRT runs, and why: they use what cannot become a value, or share a variable with
+        one that does."""
+        left = dict(self._faults)
+        for number, table in hash_tables(self._model, self._entries).items():
+            if table.fault:
+                left |= dict.fromkeys(table.entries - left.keys(), f"hash table {number} must be one: {table.fault}")
+        reasons = {
+            key: f"variable {name_of(key)!r} cannot be kept: {variable.fault}" if variable.fault else ""
+            for key, variable in self._variables.items()
+        }
+        size = -1
+        while size != len(left):
+            size = len(left)
+            for key, variable in self._variables.items():
+                users = variable.entries | variable.initialized
+                known = reasons[key] or next((left[number] for number in users if number in left), "")
+                if known:
+                    left |= dict.fromkeys(users - left.keys(), known)
+        return left
+
+    def _left(self, number: int, reason: str) -> Subgraph:
+        """Return an entry as the file has it, for LiteRT."""
+        codes = {*VARIABLE_OPERATORS, *TABLE_OPERATORS} - {"VAR_HANDLE", "HASHTABLE"}
+        keeping = {n for n, s in enumerate(self._model.subgraphs) if any(o.code in codes for o in s.operators)}
+        subgraph = self._model.subgraphs[number]
+
+        def keeps(operator: Operator) -> bool:
+            """Whether an operator reads or writes what LiteRT keeps."""
+            tensors = (subgraph.tensors[t] for t in (*operator.inputs, *operator.outputs) if t >= 0)
+            calls = any(not keeping.isdisjoint(self._reached(n)) for n in called_by(operator))
+            return operator.code in codes or calls or any(t.is_variable for t in tensors)
+
+        operators = (replace(o, obstacle=reason) if keeps(o) else o for o in subgraph.operators)
+        return replace(subgraph, operators=tuple(operators), is_left_to_litert=True)
 
     # What the file does with variables.
 
@@ -143,9 +190,23 @@ class _Rewriting:
         for key in uses.assigned:
             self._variables[key].assigned.add(entry)
         self._once[entry] = {}
+        if fault := uses.fault or next(self._entry_faults(entry), ""):
+            self._faults[entry] = fault
+            for key in {key for number in self._reached(entry) for key in self._named(number)}:
+                self._variable(key).initialized.add(entry)
         for operator in subgraph.operators:
             if operator.code == "CALL_ONCE":
                 self._look_at_first_values(entry, operator)
+
+    def _entry_faults(self, entry: int) -> Iterator[str]:
+        """Why LiteRT runs all of an entry, whatever it does with which variables."""
+        subgraph = self._model.subgraphs[entry]
+        count = sum(signature.subgraph == entry for signature in self._model.signatures)
+        if count > 1 and any(tensor.is_variable for tensor in subgraph.tensors):
+            yield "several signatures keep values in tensors of one subgraph"
+        for number in (n for operator in subgraph.operators for n in called_by(operator)):
+            if any(o.code == "CALL_ONCE" for n in self._reached(number) for o in self._model.subgraphs[n].operators):
+                yield f"its subgraph {number} has a CALL_ONCE of its own"
 
     def _look_at_first_values(self, entry: int, operator: Operator) -> None:
         number = operator.options.get("init_subgraph_index", 0)
@@ -154,6 +215,7 @@ class _Rewriting:
         subgraph = self._model.subgraphs[entry]
         used_before = self._uses_of(replace(subgraph, operators=subgraph.operators[: operator.index]), {}).used
         for key in first:
+            self._variables[key].initialized.add(entry)
             if key in used_before:
                 self._variables[key].fault = "a CALL_ONCE initializes it after an operator used it"
 
@@ -200,9 +262,8 @@ class _Rewriting:
             pending += called
         return found
 
-    def _reached_keys(self, number: int) -> set[str]:
-        operators = (o for n in self._reached(number) for o in self._model.subgraphs[n].operators)
-        return {key_of(o) for o in operators if o.code == "VAR_HANDLE"}
+    def _named(self, number: int) -> set[str]:
+        return {key_of(o) for o in self._model.subgraphs[number].operators if o.code == "VAR_HANDLE"}
 
     def _variable(self, key: str) -> _Variable:
         return self._variables.setdefault(key, _Variable())
@@ -228,7 +289,9 @@ class _Rewriting:
                 case "ASSIGN_VARIABLE" if key is not None:
                     uses.used[key] = uses.assigned[key] = None
                     self._note(key, subgraph.tensors[operator.inputs[1]], self._variable(key).written)
-                case "READ_VARIABLE" | "ASSIGN_VARIABLE" | "CALL_ONCE":
+                case "READ_VARIABLE" | "ASSIGN_VARIABLE":
+                    uses.fault = "the handle of a variable does not come from a VAR_HANDLE that is known"
+                case "CALL_ONCE":
                     continue
                 case _:
                     found = self._uses_of_call(operator, handles)
@@ -301,11 +364,11 @@ class _Rewriting:
         variable = self._variables[key]
         givers = {number for number, first in self._first.items() if key in first}
         always = all(givers <= {*self._once[entry].values()} for entry in variable.entries)
-        return len(givers) == 1 and always and not variable.fault and not variable.assigned
+        return len(givers) == 1 and always and not variable.assigned
 
     def _first_uses(self, number: int) -> Iterator[tuple[VariableUse, Array]]:
         for key, value in self._first[number].items():
-            if value is not None and not self._variables[key].fault and not self._is_constant(key):
+            if value is not None and not self._is_constant(key):
                 yield VariableUse(key, self._form(key), None, None), value
 
     def _form(self, key: str) -> FileTensor:
@@ -321,15 +384,10 @@ class _Rewriting:
             return replace(operator, obstacle=counts)
         match operator.code:
             case "VAR_HANDLE":
-                key: str | None = key_of(operator)
                 scope.handles[operator.outputs[0]] = key_of(operator)
-                return operator if self._variable(key_of(operator)).fault else _idle(operator)
+                return _idle(operator)
             case "READ_VARIABLE" | "ASSIGN_VARIABLE":
-                key = scope.handles.get(operator.inputs[0])
-                if key is None:
-                    return replace(operator, obstacle="its handle does not come from a VAR_HANDLE that is known")
-                if self._variables[key].fault:
-                    return replace(operator, obstacle=self._fault(key), cpu_obstacle=self._cpu_fault(key))
+                key = scope.handles[operator.inputs[0]]
                 if operator.code == "READ_VARIABLE":
                     scope.aliases[operator.outputs[0]] = self._value(key, scope)
                 else:
@@ -345,41 +403,23 @@ class _Rewriting:
             scope.before[key] = scope.now[key] = scope.add(self._form(key))
         return scope.now[key]
 
-    def _fault(self, key: str) -> str:
-        return f"variable {name_of(key)!r} cannot be kept: {self._variables[key].fault}"
-
-    def _cpu_fault(self, key: str) -> str:
-        """Why LiteRT must not keep a variable."""
-        shared = "several signatures use it, and LiteRT would keep one for each of them"
-        return f"{self._fault(key)}; {shared}" if len(self._variables[key].entries) > 1 else ""
-
     def _call_once(self, operator: Operator, once: Mapping[int, int]) -> Operator:
-        if operator.index not in once:
-            return replace(operator, obstacle="it is in a subgraph that another operator calls")
         number = once[operator.index]
         called = self._model.subgraphs[number]
-        if any(o.code == "CALL_ONCE" for n in self._reached(number) for o in self._model.subgraphs[n].operators):
-            return replace(operator, obstacle=f"its subgraph {number} has a CALL_ONCE of its own")
         own = {t for o in called.operators if o.code == "VAR_HANDLE" for t in o.outputs}
         for other in called.operators:
             touched = [t for t in (*other.inputs, *other.outputs) if t >= 0 and t not in own]
             if any(called.tensors[t].dtype in ("resource", "variant") for t in touched):
                 obstacle = f"in its subgraph {number}, operator {other.index} {other.code} has no kernel for the device"
                 return replace(operator, obstacle=obstacle)
-        faults = (self._fault(key) for key in self._first[number] if self._variables[key].fault)
-        fault = next(faults, "")
-        return replace(operator, obstacle=fault) if fault else _idle(operator)
+        return _idle(operator)
 
     def _call(self, operator: Operator, scope: _Scope) -> Operator:
         """Return an operator that calls subgraphs: it takes and gives values in place of handles."""
         uses = self._uses_of_call(operator, scope.handles)
-        faulty = [key for key in uses.used if self._variables[key].fault]
-        handles = {t: k for t, k in scope.handles.items() if not self._variables[k].fault}
-        used = [key for key in uses.used if key not in faulty]
+        handles, used, results = scope.handles, list(uses.used), uses.outputs
         taken = [t for t in operator.inputs if t in handles]
-        results = {p: k for p, k in uses.outputs.items() if not self._variables[k].fault}
-        cpu_obstacle = next(filter(None, map(self._cpu_fault, faulty)), "")
-        plain = replace(operator, inputs=scope.renamed(operator.inputs), cpu_obstacle=cpu_obstacle)
+        plain = replace(operator, inputs=scope.renamed(operator.inputs))
         if not (used or taken or results) or not self._fits(operator):
             return plain
         given = [t for t in plain.inputs if t not in handles]

@@ -7,7 +7,7 @@ outputs would change what is looked at: outputs break fusion and are stored in f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
 from typing import Any, TypeVar
@@ -19,10 +19,10 @@ from tflgpu.artifact.artifact import DevicePartition, pieces_of
 from tflgpu.artifact.serializer import open_cache
 from tflgpu.codegen.link import state_bindings
 from tflgpu.compiler import compile_piece, device_partition
-from tflgpu.fallback.cpu_engine import CpuEngine
+from tflgpu.fallback.cpu_engine import cpu_engine_of
 from tflgpu.fallback.guarded_process import GuardedProcess
 from tflgpu.fallback.shape_inference import litert_shapes
-from tflgpu.fallback.submodel import Submodel, extract_submodel
+from tflgpu.fallback.submodel import extract_submodel
 from tflgpu.frontend.control_flow.pieces import Call, LoweredPiece
 from tflgpu.frontend.frontend import lower_model
 from tflgpu.frontend.partition import Partition
@@ -92,10 +92,8 @@ def trace(
                     (piece,) = frontend.pieces(partition)
                     results = on_groups_of_the_device(target, partial(_run_partition, piece, given, session, found))
             else:
-                rest = extract_submodel(model, frontend, partition)
-                codes = {o.index: o.code for o in frontend.lowered.entries}
-                part = Submodel(rest, tuple((i, codes[i]) for i in partition.operators), is_open=True)
-                results = CpuEngine(part, process, None).run(given)
+                part = replace(extract_submodel(model, frontend, partition), is_open=True)
+                results = cpu_engine_of(part, process, None).run(given)
             values |= zip(partition.outputs, results, strict=True)
         if outputs is not None:
             outputs |= {tensor.index: values[tensor.index] for _, tensor in frontend.entry.outputs}

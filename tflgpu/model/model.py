@@ -120,7 +120,7 @@ class Operator:
     variables: those that the subgraphs which it calls use; their values are its last inputs and outputs. handles: the
     file's tensors with handles of these, by number, that are none of its inputs any more. is_idle: whether it does
     nothing: what it did with variables is in the tensors that others read. obstacle: why variables that it uses cannot
-    become values. cpu_obstacle: why LiteRT must not run it either.
+    become values.
     """
 
     index: int
@@ -135,7 +135,6 @@ class Operator:
     handles: tuple[tuple[int, str], ...] = ()
     is_idle: bool = False
     obstacle: str = ""
-    cpu_obstacle: str = ""
     intermediates: tuple[int, ...] = ()
 
 
@@ -144,7 +143,8 @@ class Subgraph:
     """Operators in the order of execution; operators, inputs and outputs name tensors by index.
 
     variables: those whose values it reads or writes. first_values: what its CALL_ONCEs give. aliases: tensors of the
-    file, each after the one that has its value: what READ_VARIABLE gives is the variable's value.
+    file, each after the one that has its value: what READ_VARIABLE gives is the variable's value. is_left_to_litert:
+    whether LiteRT runs all of it, since it uses what only LiteRT can keep.
     """
 
     name: str
@@ -155,6 +155,7 @@ class Subgraph:
     variables: tuple[VariableUse, ...] = ()
     first_values: tuple[FirstValues, ...] = ()
     aliases: Mapping[int, int] = field(default_factory=dict)
+    is_left_to_litert: bool = False
 
 
 @dataclass(frozen=True)

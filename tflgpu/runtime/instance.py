@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import pyopencl as cl
@@ -43,7 +43,7 @@ from tflgpu.runtime.opencl.program import Program
 from tflgpu.runtime.opencl.session import Session
 
 if TYPE_CHECKING:  # models that run on the device alone do without
-    from tflgpu.fallback.cpu_engine import CpuEngine
+    from tflgpu.fallback.cpu_engine import CpuEngine, SharedCpuEngine
     from tflgpu.fallback.guarded_process import GuardedProcess
 
 Array = NDArray[Any]
@@ -54,7 +54,7 @@ Timed = tuple[list[tuple[DevicePartition, "list[Interval] | None"]], list[float]
 
 OpenPiece = Callable[[DevicePartition, Any, Session], Executor]
 
-Engine: TypeAlias = "Executor | CpuEngine | PieceEngine[Any]"
+Engine: TypeAlias = "Executor | CpuEngine | SharedCpuEngine | PieceEngine[Any]"
 
 
 class Instance:
@@ -190,7 +190,7 @@ class Instance:
         """Drop the host's copies of weights and binaries, which the device has."""
         self.artifact = without_constants(self.artifact)
 
-    def _interpreter(self, partition: CpuPartition, cache: Cache | None) -> CpuEngine:
+    def _interpreter(self, partition: CpuPartition, cache: Cache | None) -> CpuEngine | SharedCpuEngine:
         from tflgpu.fallback.cpu_engine import open_engine
         from tflgpu.fallback.guarded_process import GuardedProcess
 
@@ -299,6 +299,9 @@ class Instance:
             states = self._own_states
         variables, given = self._variables, iter(states)
         variables.initialize(self.artifact.first)
+        for partition, engine in self._partitions():
+            if isinstance(partition, CpuPartition) and partition.entry is not None:
+                cast("SharedCpuEngine", engine).keeper = variables.keeper()
         for executor, forms in self._holding:
             executor.hold(
                 [

@@ -2,7 +2,7 @@
 
 A signature's runs find the values where it needs them: on the device in the layout that its kernels were planned for,
 or on the host for what the CPU runs and for loops and branches. A value stays where the last run left it, and is
-brought to where the next run needs it.
+brought to where the next run needs it. What only LiteRT can keep is in one interpreter of it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tflgpu.model.tensor_info import InitialValues, TensorInfo
 from tflgpu.runtime.state_value import StateValue
+
+if TYPE_CHECKING:  # few models need it
+    from tflgpu.fallback.cpu_engine import InterpreterKeeper
 
 
 class VariableValues:
@@ -23,6 +27,15 @@ class VariableValues:
     def __init__(self) -> None:
         self._values: dict[str, StateValue] = {}
         self._initialized: set[int] = set()  # the subgraphs of CALL_ONCEs
+        self._keeper: InterpreterKeeper | None = None
+
+    def keeper(self) -> InterpreterKeeper:
+        """Return the owner of what LiteRT keeps."""
+        if self._keeper is None:
+            from tflgpu.fallback.cpu_engine import InterpreterKeeper
+
+            self._keeper = InterpreterKeeper()
+        return self._keeper
 
     def value(self, key: str, info: TensorInfo) -> StateValue:
         """Return the value of a variable. info: of what a run reads or writes."""
@@ -43,6 +56,8 @@ class VariableValues:
         self._initialized.clear()
         for value in self._values.values():
             value.reset()
+        if self._keeper is not None:
+            self._keeper.reset()
 
 
 class ModelVariables:

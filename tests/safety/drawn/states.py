@@ -26,7 +26,7 @@ from tests.support.compiled_before import compiled_once, kept_programs
 from tests.support.models import Builder
 from tests.support.unoptimized import compile_without_optimization
 from tflgpu.model.tensor_info import Quantization
-from tflgpu.options import Execution, ExecutorChoice, KernelFamily, Options, Precision
+from tflgpu.options import CpuPart, Execution, ExecutorChoice, KernelFamily, Options, Precision
 
 Array = NDArray[Any]
 Way = Literal["run", "enqueue", "pool", "thread", "session", "reset"]
@@ -297,7 +297,8 @@ class _Drawing:
 def answers(drawn: Stateful, device: str = "Intel") -> list[dict[str, Array]]:
     """The outputs of each call, by tflgpu."""
     execution = Execution(executor=drawn.executor, kernels=drawn.kernels)
-    options = Options(device=device, precision=drawn.precision, cache="off", execution=execution)
+    on_cpu = CpuPart(trial_timeout=SECONDS)
+    options = Options(device=device, precision=drawn.precision, cache="off", execution=execution, cpu_part=on_cpu)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if drawn.interface == "compile":

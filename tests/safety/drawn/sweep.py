@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seeds = range(options.seed, options.seed + options.cases)
     for outcome in share_out(seeds, make, options.jobs, judged):
         counts[outcome] += 1
-        if counts.total() % (1000 // (options.integers or 1)) == 0:
+        if counts.total() % (50 if options.states else 1000 // (options.integers or 1)) == 0:
             print(dict(counts), flush=True)
     print(f"{counts.total()} networks:", dict(counts))
     return int(bool(counts["wrong"] + counts["fault"]))

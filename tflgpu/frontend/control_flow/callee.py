@@ -29,6 +29,7 @@ class Callee:
         """Return the outputs of the subgraph, lowered for these inputs; or the first obstacle."""
         if refusal := self.budget.take(self.subgraph):
             return refusal
+        self.graph.begin_call()
         self.graph.bound |= zip(self.subgraph.inputs, inputs, strict=True)
         try:
             for operator in self.subgraph.operators:
@@ -63,6 +64,8 @@ def subgraphs_of(
             return f"its subgraph {number} {found}; {inputs} and {wanted} were expected"
         if any(is_quantized(called.tensors[t]) for t in (*called.inputs, *called.outputs)):
             return f"its subgraph {number} takes or gives quantized values"
+        if operator.code == "WHILE" and (kept := next((t.name for t in called.tensors if t.is_variable), None)):
+            return f"its subgraph {number} keeps tensor {kept!r} from one iteration to the next"
     return numbers
 
 
