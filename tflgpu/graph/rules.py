@@ -1,8 +1,9 @@
 """Rules that rewrite a graph: a pattern of nodes, a condition, and the nodes that take the place of the last of them.
 
 :func:`rewrite` goes through the nodes in execution order and applies the first rule that fits, again and again until
-none does. A rule sees the graph as the rules before it have left it. What a decision about more than such a pattern
-takes, such as a region of nodes or a cut through the graph, is no rule but a function.
+none does. A rule sees the graph as the rules before it have left it, and looks from a node at what computes its inputs.
+A decision about more than such a pattern, such as a region of nodes or a cut through the graph, is no rule but a
+function.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Draft:
     Attributes:
         new: The tensors that rules make.
         slots: What nodes compute, in execution order. A slot has a node of the graph, or those that took its place.
+        has_fewer_readers: Whether a tensor that is still read has lost a reader, so that it may be read by one alone.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -32,7 +34,9 @@ class Draft:
         self.producer = dict(graph.producer)
         self.consumers = {tensor: list(nodes) for tensor, nodes in graph.consumers.items()}
         self.slots = [[node.output] for node in graph.nodes]
+        self.has_fewer_readers = False
         self._place = {node.output: place for place, node in enumerate(graph.nodes)}
+        self._before: dict[TensorId, int] = {}  # how often tensors were read before a change
 
     def __getitem__(self, tensor: TensorId) -> Tensor:
         return self._graph.tensors.get(tensor) or self.new[tensor]
@@ -61,6 +65,7 @@ class Draft:
             self._place[each.output] = place
             self._link(each)
         self._drop_unread(node.inputs)
+        self._count_readers()
 
     def read_instead(self, node: Node, tensor: TensorId) -> None:
         """Let all that reads the output of ``node`` read ``tensor``, and drop the node."""
@@ -68,6 +73,7 @@ class Draft:
             self._unlink(reader)
             self._link(replace(reader, inputs=tuple(tensor if t == node.output else t for t in reader.inputs)))
         self._drop_unread((node.output,))
+        self._count_readers()
 
     def graph(self) -> Graph:
         """Return what the graph has become."""
@@ -84,6 +90,7 @@ class Draft:
             del self.producer[tensor]
         for tensor in node.inputs:
             readers = self.consumers[tensor]
+            self._before.setdefault(tensor, len(readers))
             del readers[next(i for i, reader in enumerate(readers) if reader is node)]
 
     def _drop_unread(self, tensors: Sequence[TensorId]) -> None:
@@ -93,6 +100,13 @@ class Draft:
                 self._unlink(node)
                 self._drop_unread(node.inputs)
 
+    def _count_readers(self) -> None:
+        changes = ((before, len(self.consumers[tensor])) for tensor, before in self._before.items())
+        self.has_fewer_readers |= any(0 < now < before for before, now in changes)
+        self._before.clear()
+
+
+AnyGraph = Graph | Draft
 
 Test = Callable[[Draft, Node], bool]
 
@@ -244,9 +258,9 @@ def rewrite(graph: Graph, rules: Sequence[Rule]) -> Rewritten:
     """
     draft, fired = Draft(graph), list[Firing]()
     by_kind = {kind: [r for r in rules if r.pattern.takes(kind)] for kind in {node.kind for node in graph.nodes}}
-    swept = -1
-    while swept < len(fired):
-        swept = len(fired)
+    draft.has_fewer_readers = True
+    while draft.has_fewer_readers:  # what changes else concerns later nodes
+        draft.has_fewer_readers = False
         for slot in draft.slots:
             at = 0
             while at < len(slot):

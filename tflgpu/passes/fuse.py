@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import reduce
 
 from tflgpu.graph.ir import Graph, Input, Node, Operand, TensorId, Value, joint_sources
-from tflgpu.graph.rules import Built, Draft, Match, Rule, Rules, op, rewrite
+from tflgpu.graph.rules import AnyGraph, Built, Draft, Match, Rule, Rules, op, rewrite
 from tflgpu.passes.nest_concatenations import is_contiguous
 
 # Tensors that a kernel takes at most, because some drivers allow only 64 arguments.
@@ -124,7 +124,7 @@ def _may_vanish(graph: Draft, node: Node) -> bool:
     return is_contiguous(graph, node) and all(t in graph.producer for t in node.inputs)
 
 
-def fusable(graph: Graph | Draft, producer: Node | None, tensor: TensorId, node: Node) -> bool:
+def fusable(graph: AnyGraph, producer: Node | None, tensor: TensorId, node: Node) -> bool:
     """Whether ``producer``, which computes ``tensor``, can have the epilogue of ``node``, which reads it."""
     return (
         producer is not None

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tflgpu.graph.ir import Graph, Node, TensorId
 from tflgpu.graph.layout import LANES, Geometry
-from tflgpu.graph.rules import Draft
+from tflgpu.graph.rules import AnyGraph
 from tflgpu.ops.movement.shaping import Concatenate, Rearrange, slice_start
 
 
@@ -63,7 +63,7 @@ def _slice(graph: Graph, tensor: TensorId, axis: int) -> tuple[TensorId, int] | 
     return None if start is None else (node.inputs[0], start)
 
 
-def is_contiguous(graph: Graph | Draft, node: Node) -> bool:
+def is_contiguous(graph: AnyGraph, node: Node) -> bool:
     """Whether a node only puts its inputs one after the other, and does so in memory as well."""
     if not isinstance(node.attributes, Concatenate) or node.epilogue:
         return False
