@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from tflgpu.graph.ir import Array, Graph, Tensor, TensorId
@@ -10,11 +10,15 @@ from tflgpu.graph.layout import Shape
 
 
 class NewTensors:
-    """Tensors with ids that are not in use, in the order in which they were made."""
+    """Tensors with ids that are not in use, in the order in which they were made.
+
+    Attributes:
+        ids: The next ids.
+    """
 
     def __init__(self, graph: Graph) -> None:
         """graph: to which they are added."""
-        self._ids = graph.fresh_ids()
+        self.ids = graph.fresh_ids()
         self._made: dict[TensorId, Tensor] = {}
 
     def __iter__(self) -> Iterator[Tensor]:
@@ -25,7 +29,7 @@ class NewTensors:
 
     def add(self, tensor: Tensor) -> Tensor:
         """``tensor`` with an id of its own."""
-        made = replace(tensor, id=next(self._ids))
+        made = replace(tensor, id=next(self.ids))
         return self._made.setdefault(made.id, made)
 
     def like(self, tensor: Tensor, shape: Shape) -> Tensor:
@@ -35,3 +39,7 @@ class NewTensors:
     def constant(self, data: Array, scale: Array | None = None) -> TensorId:
         """Return the tensor that has these elements."""
         return self.add(Tensor(-1, "", data.shape, data.dtype.name, data, scale=scale)).id
+
+    def keep(self, tensors: Iterable[Tensor]) -> None:
+        """Add tensors that have ids of :attr:`ids` already."""
+        self._made |= {tensor.id: tensor for tensor in tensors}
