@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, Operand, TensorId, Value, joint_sources
+from tflgpu.graph.ir import EpilogueOp, Input, Node, Operand, TensorId, Value, joint_sources
 from tflgpu.graph.layout import LANES
 from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rules import AnyGraph
 from tflgpu.ops.epilogue_ops import FUNCTIONS
 from tflgpu.ops.image.convolution import Convolution
 
@@ -24,13 +25,15 @@ def kernel_inputs(node: Node) -> int:
     return min(node.epilogue_inputs, default=len(node.inputs))
 
 
-def weights_and_bias(graph: Graph, node: Node, zeros: NewTensors) -> tuple[TensorId, TensorId]:
+def weights_and_bias(graph: AnyGraph, node: Node, zeros: NewTensors) -> tuple[TensorId, TensorId]:
     """Return the two constants of a convolution; if it has no bias, zeros, which are added to ``zeros``."""
     weights, *bias = node.inputs[1 : kernel_inputs(node)]
     return weights, bias[0] if bias else zeros.constant(np.zeros(graph[node.output].shape[-1], np.float32))
 
 
-def epilogue_without_inputs(graph: Graph, node: Node, *, reads_padding: bool = True) -> tuple[EpilogueOp, ...] | None:
+def epilogue_without_inputs(
+    graph: AnyGraph, node: Node, *, reads_padding: bool = True
+) -> tuple[EpilogueOp, ...] | None:
     """Return the epilogue of ``node`` for the inside of a kernel, where ops read no inputs: single numbers become
     parameters.
 

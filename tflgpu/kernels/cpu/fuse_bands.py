@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tflgpu.graph.ir import EpilogueOp, Graph, Node, TensorId
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rules import Built, Draft, Match, Rule, op, rewrite
 from tflgpu.kernels.convolutions import unrolls
 from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.cpu.band_kernels import Band, ConvolutionDepthwise, band_candidates, band_work
@@ -22,7 +22,7 @@ from tflgpu.ops.image.convolution import Convolution, Depthwise
 from tflgpu.target import Target
 
 Storages = Mapping[TensorId, Storage]
-Join = Callable[[Node, Node, tuple[EpilogueOp, ...], Graph, Storages, Target], object]
+Join = Callable[[Node, Node, tuple[EpilogueOp, ...], Draft, Storages, Target], object]
 
 
 @CPU.fusion()
@@ -42,38 +42,29 @@ def _is_quantized(graph: Graph) -> bool:
 def _joined(graph: Graph, storage: Storages, target: Target, kind: str, join: Join) -> Graph:
     """Return the graph with nodes of ``kind`` for pairs. join: their attributes, or None where two kernels are
     faster."""
-    zeros = NewTensors(graph)
-    dropped: set[TensorId] = set()
-    nodes: list[Node] = []
-    for node in graph.nodes:
-        first = _node_before(graph, storage, node)
-        epilogue = epilogue_without_inputs(graph, first) if first else None
-        if first and epilogue is not None and (attributes := join(first, node, epilogue, graph, storage, target)):
-            constants = (t for n in (first, node) for t in weights_and_bias(graph, n, zeros))
-            node = joined_node(kind, attributes, first, node, (first.inputs[0], *constants))
-            dropped.add(first.output)
-        nodes.append(node)
-    return graph.with_nodes([node for node in nodes if node.output not in dropped], zeros)
+
+    def fuse(match: Match) -> Built:
+        first, node = match["first"], match.node
+        constant = match.graph[first.inputs[1]].is_constant and match.graph[node.inputs[1]].is_constant
+        epilogue = epilogue_without_inputs(match.graph, first) if constant and first.inputs[0] in storage else None
+        attributes = None if epilogue is None else join(first, node, epilogue, match.graph, storage, target)
+        if attributes is None:
+            return None
+        constants = (t for n in (first, node) for t in weights_and_bias(match.graph, n, match.graph.new))
+        return [joined_node(kind, attributes, first, node, (first.inputs[0], *constants))]
+
+    pattern = op("convolution|depthwise", op("convolution|depthwise", name="first", alone=True))
+    return rewrite(graph, [Rule(kind, pattern, fuse)]).graph
 
 
-def _node_before(graph: Graph, storage: Storages, node: Node) -> Node | None:
-    """Return the convolution that computes the image of ``node``, another one, if nothing else reads that."""
-    kinds = (Convolution, Depthwise)
-    first = graph.producer.get(node.inputs[0]) if isinstance(node.attributes, kinds) else None
-    if first is None or not isinstance(first.attributes, kinds) or graph.sole_consumer(first.output) is None:
-        return None
-    constant = graph[first.inputs[1]].is_constant and graph[node.inputs[1]].is_constant
-    return first if constant and first.inputs[0] in storage else None
-
-
-def _multiplies_integers(convolution: Node, graph: Graph, storage: Storages, target: Target) -> bool:
+def _multiplies_integers(convolution: Node, graph: Draft, storage: Storages, target: Target) -> bool:
     """Whether a convolution has a kernel of its own that multiplies integers, which no kernel of bands does."""
     on_grid = storage[convolution.inputs[0]].grid is not None
     return target.integer_unit is not None and on_grid and graph[convolution.inputs[1]].scale is not None
 
 
 def _convolution_depthwise(
-    first: Node, second: Node, epilogue: tuple[EpilogueOp, ...], graph: Graph, storage: Storages, target: Target
+    first: Node, second: Node, epilogue: tuple[EpilogueOp, ...], graph: Draft, storage: Storages, target: Target
 ) -> ConvolutionDepthwise | None:
     before, after = first.attributes, second.attributes
     if _multiplies_integers(first, graph, storage, target):
@@ -89,7 +80,7 @@ def _convolution_depthwise(
 
 
 def _depthwise_pointwise(
-    first: Node, second: Node, epilogue: tuple[EpilogueOp, ...], graph: Graph, storage: Storages, target: Target
+    first: Node, second: Node, epilogue: tuple[EpilogueOp, ...], graph: Draft, storage: Storages, target: Target
 ) -> DepthwisePointwise | None:
     before = first.attributes
     if _multiplies_integers(second, graph, storage, target):

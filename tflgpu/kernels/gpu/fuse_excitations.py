@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tflgpu.graph.ir import Graph, Input, Node, Operand, TensorId, Value, joint_sources
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rules import Built, Draft, Match, Rule, op, rewrite
 from tflgpu.kernels.demand import Demand, cycles
 from tflgpu.kernels.fusing import epilogue_without_inputs, is_pointwise, weights_and_bias
 from tflgpu.kernels.gpu import GPU
@@ -34,24 +34,18 @@ class Excitation:
 @GPU.fusion()
 def fuse_excitations(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
     """One node for each squeeze-and-excitation that runs faster so."""
-    found = {}
-    for node in graph.nodes:
-        excitation = _excitation(graph, storage, node)
-        if excitation is not None and _is_faster(graph, storage, excitation, target):
-            found[node.output] = excitation
-    dropped = {t for e in found.values() for t in (e.hidden.output, e.gates.output)}
-    zeros = NewTensors(graph)
 
-    def joined(e: Excitation) -> Node:
-        constants = [t for layer in (e.hidden, e.gates) for t in weights_and_bias(graph, layer, zeros)]
-        return _joined(e, (e.product.inputs[0], e.hidden.inputs[0], *constants))
+    def fuse(match: Match) -> Built:
+        e = _excitation(match.graph, storage, match.node)
+        if e is None or not _is_faster(match.graph, storage, e, target):
+            return None
+        constants = [t for layer in (e.hidden, e.gates) for t in weights_and_bias(match.graph, layer, match.graph.new)]
+        return [_joined(e, (e.product.inputs[0], e.hidden.inputs[0], *constants))]
 
-    kept = (n for n in graph.nodes if n.output not in dropped)
-    nodes = [joined(found[n.output]) if n.output in found else n for n in kept]
-    return graph.with_nodes(nodes, zeros)
+    return rewrite(graph, [Rule("fuse_excitations", op("map"), fuse)]).graph
 
 
-def _excitation(graph: Graph, storage: Mapping[TensorId, Storage], product: Node) -> Excitation | None:
+def _excitation(graph: Draft, storage: Mapping[TensorId, Storage], product: Node) -> Excitation | None:
     """Return what ``product`` belongs to, if it is the product of a squeeze-and-excitation."""
     gate_input = _gate_input(product)
     if gate_input is None:
@@ -86,7 +80,7 @@ def _gate_input(node: Node) -> int | None:
     return factors[0] if alone and node.inputs.count(node.inputs[factors[0]]) == 1 else None
 
 
-def _is_layer(graph: Graph, node: Node) -> bool:
+def _is_layer(graph: Draft, node: Node) -> bool:
     """Whether a node is a fully connected layer of one pixel with constant weights and a single reader."""
     image = graph[node.inputs[0]].shape if node.inputs else ()
     return (
@@ -98,7 +92,7 @@ def _is_layer(graph: Graph, node: Node) -> bool:
     )
 
 
-def _is_faster(graph: Graph, storage: Mapping[TensorId, Storage], e: Excitation, target: Target) -> bool:
+def _is_faster(graph: Draft, storage: Mapping[TensorId, Storage], e: Excitation, target: Target) -> bool:
     image, vector = storage[e.product.inputs[0]], storage[e.hidden.inputs[0]]
     hidden, model = graph[e.hidden.output].shape[-1], target.cost_model
     if not fits_work_group(hidden, target):

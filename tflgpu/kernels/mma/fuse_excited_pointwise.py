@@ -8,6 +8,7 @@ from dataclasses import replace
 from tflgpu.graph.ir import EpilogueOp, Graph, Node, Tensor, TensorId, joint_sources
 from tflgpu.graph.layout import Geometry
 from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rules import AnyGraph, Built, Match, Rule, op, rewrite
 from tflgpu.kernels.candidates import Candidate, Tile
 from tflgpu.kernels.convolutions import unrolls
 from tflgpu.kernels.demand import cycles
@@ -37,32 +38,29 @@ from tflgpu.target import Target
 @MMA.fusion(after=("gpu.fuse_excitations",))
 def fuse_excited_pointwise(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
     """One node for each excitation and the pointwise convolution after it that run faster so."""
-    zeros = NewTensors(graph)
-    joined: dict[TensorId, Node] = {}  # by what the convolution writes
-    dropped = set()
-    for node in graph.nodes:
-        excited = graph.producer.get(node.inputs[0]) if node.inputs else None
-        if excited is None or not _is_faster(graph, storage, excited, node, target):
-            continue
+
+    def fuse(match: Match) -> Built:
+        excited, node = match["excited"], match.node
+        if not _is_faster(match.graph, storage, excited, node, target):
+            return None
         assert isinstance(excited.attributes, Excite)
-        mean_epilogue, product_epilogue = _epilogues(graph, excited)
+        mean_epilogue, product_epilogue = _epilogues(match.graph, excited)
         assert mean_epilogue is not None and product_epilogue is not None
         attributes = ExcitedPointwise(excited.attributes, product_epilogue, mean_epilogue=mean_epilogue)
-        inputs = (*excited.inputs[: kernel_inputs(excited)], *weights_and_bias(graph, node, zeros))
-        joined[node.output] = joined_node(EXCITED_POINTWISE, attributes, excited, node, inputs)
-        dropped.add(excited.output)
-    nodes = [joined.get(node.output, node) for node in graph.nodes if node.output not in dropped]
-    return graph.with_nodes(nodes, zeros)
+        constants = weights_and_bias(match.graph, node, match.graph.new)
+        inputs = (*excited.inputs[: kernel_inputs(excited)], *constants)
+        return [joined_node(EXCITED_POINTWISE, attributes, excited, node, inputs)]
+
+    pattern = op("convolution", op("excite", name="excited", alone=True))
+    return rewrite(graph, [Rule("fuse_excited_pointwise", pattern, fuse)]).graph
 
 
-def _is_faster(graph: Graph, storage: Mapping[TensorId, Storage], excited: Node, node: Node, target: Target) -> bool:
+def _is_faster(graph: AnyGraph, storage: Mapping[TensorId, Storage], excited: Node, node: Node, target: Target) -> bool:
     """Whether ``node`` is a convolution that one kernel computes faster together with the excitation that it reads.
 
     Then the mean takes no kernel either.
     """
-    if not isinstance(excited.attributes, Excite) or not is_pointwise(node):
-        return False
-    if not graph[node.inputs[1]].is_constant or graph.sole_consumer(excited.output) is None:
+    if not is_pointwise(node) or not graph[node.inputs[1]].is_constant:
         return False
     image, vector, between = (storage[t] for t in (*excited.inputs[:2], excited.output))
     result, model = storage[node.output], target.cost_model
@@ -83,7 +81,7 @@ def _is_faster(graph: Graph, storage: Mapping[TensorId, Storage], excited: Node,
     return together < mean + excitation + 2 * model.next_kernel(target.executor) + apart
 
 
-def _is_summed(graph: Graph, storage: Mapping[TensorId, Storage], excited: Node) -> bool:
+def _is_summed(graph: AnyGraph, storage: Mapping[TensorId, Storage], excited: Node) -> bool:
     """Whether an excitation squeezes an image whose kernel can write the sums of its hidden layer beside it.
 
     That is so of depthwise convolutions of halves, alone and in one kernel with the pointwise one before.
@@ -102,7 +100,7 @@ def _is_summed(graph: Graph, storage: Mapping[TensorId, Storage], excited: Node)
     )
 
 
-def _epilogues(graph: Graph, excited: Node) -> tuple[tuple[EpilogueOp, ...] | None, tuple[EpilogueOp, ...] | None]:
+def _epilogues(graph: AnyGraph, excited: Node) -> tuple[tuple[EpilogueOp, ...] | None, tuple[EpilogueOp, ...] | None]:
     """Return the ops on the mean that an excitation reads, and those on its product; None for one that reads inputs."""
     mean = graph.producer[excited.inputs[1]]
     return (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tflgpu.graph.ir import Graph, Node, TensorId, Value
 from tflgpu.graph.layout import LANES
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rules import Built, Draft, Match, Rule, op, rewrite
 from tflgpu.kernels.fusing import is_pointwise, joined_node, kernel_inputs, weights_and_bias
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.mma import MMA
@@ -27,26 +27,24 @@ from tflgpu.target import Target
 @MMA.fusion(after=("gpu.fuse_excitations",))
 def fuse_mapped_pointwise(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
     """One node for each map and the pointwise convolution or layer of it that run faster so."""
-    zeros = NewTensors(graph)
-    joined: dict[TensorId, Node] = {}
-    dropped = set()
-    for node in graph.nodes:
-        mapped = graph.producer.get(node.inputs[0]) if node.inputs else None
-        if mapped is None or not _is_faster(graph, storage, mapped, node, target):
-            continue
+
+    def fuse(match: Match) -> Built:
+        mapped, node = match["mapped"], match.node
+        if not _is_faster(match.graph, storage, mapped, node, target):
+            return None
         constants = mapped.inputs[1:]
-        inputs = (mapped.inputs[0], *weights_and_bias(graph, node, zeros), *constants)
+        inputs = (mapped.inputs[0], *weights_and_bias(match.graph, node, match.graph.new), *constants)
         attributes = MappedPointwise(mapped.epilogue, len(constants))
-        joined[node.output] = joined_node(MAPPED_POINTWISE, attributes, mapped, node, inputs)
-        dropped.add(mapped.output)
-    nodes = [joined.get(node.output, node) for node in graph.nodes if node.output not in dropped]
-    return graph.with_nodes(nodes, zeros)
+        return [joined_node(MAPPED_POINTWISE, attributes, mapped, node, inputs)]
+
+    pattern = op("convolution|fully_connected", op("map", name="mapped", alone=True))
+    return rewrite(graph, [Rule("fuse_mapped_pointwise", pattern, fuse)]).graph
 
 
-def _is_faster(graph: Graph, storage: Mapping[TensorId, Storage], mapped: Node, node: Node, target: Target) -> bool:
+def _is_faster(graph: Draft, storage: Mapping[TensorId, Storage], mapped: Node, node: Node, target: Target) -> bool:
     """Whether one kernel computes ``node``, a product of what ``mapped`` gives, and both faster."""
     is_product = node.kind == "fully_connected" or is_pointwise(node)
-    if mapped.kind != "map" or not is_product or graph.sole_consumer(mapped.output) is None:
+    if not is_product:
         return False
     constants = (graph[t] for t in node.inputs[1 : kernel_inputs(node)])
     if mapped.inputs[0] not in storage or not all(t.is_constant for t in constants):
@@ -65,7 +63,7 @@ def _is_faster(graph: Graph, storage: Mapping[TensorId, Storage], mapped: Node, 
     return candidates[0].cycles + mapping_cycles(candidates[0], len(mapped.epilogue), target) < apart + moving
 
 
-def _are_of_channels(graph: Graph, mapped: Node) -> bool:
+def _are_of_channels(graph: Draft, mapped: Node) -> bool:
     """Whether a map computes floats of its first input and of constants with a number for each channel, or for all."""
     channels = graph[mapped.output].shape[-1]
     constants = [graph[t] for t in mapped.inputs[1:]]
