@@ -80,6 +80,7 @@ WITHOUT_DEVICE = (
     "tests/kernels/test_template_bytecode.py",
     "tests/language/test_answers.py",
     "tests/language/test_containers.py",
+    "tests/language/test_conversations.py",
     "tests/language/test_description.py",
     "tests/language/test_metadata.py",
     "tests/language/test_sessions.py",

@@ -191,6 +191,7 @@ REQUIREMENTS = {
     "fallback": ("ai-edge-litert>=1.2",),
     "evaluate": ("pycocotools>=2.0.7",),
     "language": ("tokenizers>=0.20", "sentencepiece>=0.2", "litert-lm-builder>=0.18", "protobuf>=6.31"),
+    "grammar": ("llguidance>=1.5",),
     "sign": ("cryptography>=42",),
     "predict": ("pyarrow>=17",),
     "ray": ("ray[client,data]>=2.60",),

@@ -59,6 +59,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "compiled_model": {"api", "checking", "errors", "frontend", "graph", "hardware_accelerator", "interpreter"}
     | {"model", "options", "runtime", "tensor_buffer"},
     "language": {"__init__", "errors", "model", "processes"},
+    "litert_lm": {"__init__", "errors", "language"},
     "__init__": FACTS | {"processes", "api", "artifact", "interpreter", "model", "report", "runtime"},
     "cli": PLANNING
     | {"__init__", "api", "artifact", "checking", "codegen", "compiler", "frontend", "processes"}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -142,6 +144,44 @@ def test_drawn_tokens_have_the_probabilities_of_their_scores() -> None:
     assert np.abs(drawn - [0, 16 / 25, 0, 9 / 25]).max() < 0.03
 
 
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ({"top_p": 0.69}, [0, 4 / 7, 0, 3 / 7]),
+        ({"top_p": 0.71}, [0, 4 / 9, 2 / 9, 3 / 9]),
+        ({"top_p": 0.0}, [0, 1, 0, 0]),
+        ({"min_p": 0.5}, [0, 4 / 9, 2 / 9, 3 / 9]),
+        ({"top_k": 3, "top_p": 0.7}, [0, 4 / 7, 0, 3 / 7]),
+        ({"bias": {1: -inf, 0: float(np.log(3))}}, [3 / 8, 0, 2 / 8, 3 / 8]),
+    ],
+)
+def test_who_may_be_drawn(wanted: dict[str, Any], expected: list[float]) -> None:
+    scores = np.log(np.array([0.1, 0.4, 0.2, 0.3]))
+    sampler = Sampler(Sampling(temperature=1.0, seed=0, **wanted))
+    drawn = np.bincount([sampler.choose(scores, place) for place in range(3000)], minlength=4) / 3000
+    assert np.abs(drawn - expected).max() < 0.03
+
+
+def test_penalties_and_likelihoods() -> None:
+    """Of tokens that the answer has; likelihoods are those of the model's own scores."""
+    scores = np.array([2.0, 1.5, 1.2, -1.0])
+    rows = {
+        (0, 1, 0, 0): {"repetition_penalty": 1.5},  # 2 / 1.5 is below 1.5, and above 1.2
+        (0, 1, 2, 0): {"presence_penalty": 0.9},
+        (0, 1, 0, 2): {"frequency_penalty": 0.6},
+        (0, 1, 0, 1, 0): {"presence_penalty": 0.6, "penalty_window": 1},
+    }
+    for said, wanted in rows.items():
+        sampler = Sampler(Sampling(**wanted), likeliest=2)
+        assert tuple(sampler.choose(scores, place) for place in range(len(said))) == said, wanted
+    logarithms = scores - np.log(np.exp(scores).sum())
+    for likelihood in sampler.likelihoods:
+        assert likelihood.log_probability == pytest.approx(logarithms[likelihood.token])
+        assert likelihood.likeliest == ((0, pytest.approx(logarithms[0])), (1, pytest.approx(logarithms[1])))
+    with pytest.raises(ValueError, match="all of them are forbidden"):
+        Sampler(Sampling(bias=dict.fromkeys(range(4), -inf))).choose(scores, 0)
+
+
 def test_a_seed_repeats_what_is_drawn() -> None:
     scores = np.random.default_rng(1).standard_normal(50)
     one, two, other = (Sampler(Sampling(temperature=1.0, seed=seed)) for seed in (3, 3, 4))
@@ -156,6 +196,11 @@ def test_sampling_that_cannot_be() -> None:
             Sampling(temperature=temperature)
     with pytest.raises(ValueError, match="need a temperature above 0"):
         Sampling(top_k=3)
+    for name, value in {"top_p": 1.1, "repetition_penalty": 0, "presence_penalty": inf, "penalty_window": -1}.items():
+        with pytest.raises(ValueError, match=f"{name} is {value}"):
+            Sampling(temperature=1.0, **{name: value})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="bias has inf for token 2"):
+        Sampling(bias={2: inf})
     with pytest.raises(ValueError, match="top_k is 0"):
         Sampling(temperature=1.0, top_k=0)
     with pytest.raises(tflgpu.DeviceError, match="no numbers"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +20,13 @@ GREEDY = Sampling()
 OF_LARGEST = Sampling(temperature=1.5, top_k=5, seed=3)
 OF_ALL = Sampling(temperature=0.8, seed=4)
 
+OF_LIKELIEST = Sampling(temperature=1.2, top_k=9, top_p=0.7, min_p=0.05, seed=5, bias={3: -inf, 5: 1.5})
+
 PROMPT = [5, 3, 8, 13, 77, 21]
 
 
 @pytest.mark.parametrize("vocabulary", [7, 150, 4099])
-@pytest.mark.parametrize("sampling", [GREEDY, OF_LARGEST, OF_ALL])
+@pytest.mark.parametrize("sampling", [GREEDY, OF_LARGEST, OF_ALL, OF_LIKELIEST])
 def test_the_device_chooses_as_numpy_does(device_name: str, sampling: Sampling, vocabulary: int) -> None:
     """Equal scores are among them, and tokens that have no probability."""
     options = tflgpu.Options(device=device_name, precision="fp32", fallback="forbid", cache="off")

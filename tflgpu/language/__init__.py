@@ -11,21 +11,25 @@ from __future__ import annotations
 
 from tflgpu.language.answer import Answer, Statistics
 from tflgpu.language.containers import LanguageFile, TokenizerData, open_language_file
-from tflgpu.language.engine import Engine
+from tflgpu.language.conversation import Conversation, Part, Reply
 from tflgpu.language.generator import Generator
+from tflgpu.language.language_engine import Engine
 from tflgpu.language.language_metadata import LanguageMetadata
 from tflgpu.language.sampling import Sampler, Sampling, TokenLikelihood
-from tflgpu.language.session import BusyError, Session
+from tflgpu.language.text_session import BusyError, Session
 from tflgpu.language.token_decoder import TokenDecoder, TokenModel
 from tflgpu.language.tokenizer import Tokenizer
 
 __all__ = [
     "Answer",
     "BusyError",
+    "Conversation",
     "Engine",
     "Generator",
     "LanguageFile",
     "LanguageMetadata",
+    "Part",
+    "Reply",
     "Sampler",
     "Sampling",
     "Session",

@@ -125,6 +125,9 @@ class Decoding:
                 return
             self.tokens.append(token)
             yield token
+            if self._wish.constraint is not None and self._wish.constraint.is_over:
+                self.end = "stop token"
+                return
             begin = time.perf_counter()
         self.end = "cache" if limit is None or room < limit else "max tokens"
 

@@ -7,7 +7,7 @@ from os import PathLike
 
 import tflgpu
 from tflgpu.language.answer import Answer
-from tflgpu.language.engine import Engine
+from tflgpu.language.language_engine import Engine
 from tflgpu.language.prompt import written_prompt
 from tflgpu.language.sampling import Sampling
 from tflgpu.language.session_pool import SessionPool

@@ -105,6 +105,10 @@ def sampling_of(file: FileSampler | None) -> Sampling:
 class Constraint(Protocol):
     """Protocol of what an answer has to be, such as JSON."""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing may follow."""
+
     def allowed(self) -> NDArray[np.bool_]:
         """Return whether each token may be the next one."""
 
@@ -187,7 +191,7 @@ class Sampler:
         check_scores(float(scores.sum()))
         token = self._chosen(self._changed(scores), self.draw(place) if self.sampling.temperature else 0.0)
         if self._likeliest is not None:
-            self.likelihoods.append(_likelihood(scores, token, self._likeliest))
+            self.likelihoods.append(likelihood(scores, token, self._likeliest))
         if self._constraint is not None:
             self._constraint.take(token)
         self._said.append(token)
@@ -231,7 +235,9 @@ class Sampler:
         return int(candidates[np.searchsorted(sums, sums[-1] * draw, side="right")])
 
 
-def _likelihood(scores: NDArray[np.float64], token: int, likeliest: int) -> TokenLikelihood:
+def likelihood(scores: NDArray[Any], token: int, likeliest: int = 0) -> TokenLikelihood:
+    """Return how likely a token is by the scores of all, and the likeliest ones."""
+    scores = scores.astype(np.float64).ravel()
     below = scores - scores.max()
     logarithms = below - np.log(np.exp(below).sum())
     first = np.argsort(-scores, kind="stable")[:likeliest]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 from tflgpu.language.answer import Answer, Wish
-from tflgpu.language.engine import Engine
-from tflgpu.language.session import Session
+from tflgpu.language.language_engine import Engine
+from tflgpu.language.text_session import Session
 
 
 class SessionPool:

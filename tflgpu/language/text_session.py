@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from tflgpu.language.answer import Answer, Decoding, Wish
+from tflgpu.language.sampling import likelihood
 from tflgpu.language.token_decoder import TokenDecoder
 from tflgpu.language.tokenizer import Tokenizer
 
@@ -86,6 +87,31 @@ class Session:
         self._check(tokens)
         with self._taking_turn():
             return self._read(tokens)
+
+    def score(self, tokens: Sequence[int], following: Sequence[int]) -> list[float]:
+        """Return how likely the model holds tokens after a text. The cache has both afterwards.
+
+        Args:
+            tokens: Of the whole text.
+            following: Those that come next.
+
+        Returns:
+            The natural logarithm of each one's probability.
+
+        Raises:
+            ValueError: As of :meth:`answer`.
+            BusyError: As of :meth:`answer`.
+            DeviceError: The device fails.
+        """
+        self._check([*tokens, *following])
+        with self._taking_turn():
+            self._read(tokens[:-1])
+            found, text = [], list(tokens)
+            for token in following:
+                scores = self._decoder.step(text[-1], len(text) - 1)
+                found.append(likelihood(scores, token).log_probability)
+                text.append(token)
+            return found
 
     def rewind(self, count: int) -> None:
         """Go back to an earlier place of the text.

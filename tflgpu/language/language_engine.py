@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from math import inf
 from os import PathLike
 from pathlib import Path
@@ -13,10 +14,11 @@ from typing import Self
 import tflgpu
 from tflgpu.errors import ModelError
 from tflgpu.language.answer import Wish
-from tflgpu.language.containers import LanguageFile, open_language_file, tokenizer_data
+from tflgpu.language.containers import LanguageFile, TokenizerData, open_language_file, tokenizer_data
+from tflgpu.language.grammars import Grammars
 from tflgpu.language.language_steps import language_steps
 from tflgpu.language.sampling import Constraint, Sampling, sampling_of
-from tflgpu.language.session import Session
+from tflgpu.language.text_session import Session
 from tflgpu.language.texts import check_texts, utf8_text
 from tflgpu.language.token_decoder import TokenModel
 from tflgpu.language.tokenizer import Tokenizer, load_tokenizer, tokens_of
@@ -67,13 +69,35 @@ class Engine:
         check_texts("stops", stops)
         self.file = open_language_file(path)
         metadata = self.file.metadata
-        self.tokenizer = _tokenizer(self.file, tokenizer)
+        self._tokenizer_data = _tokenizer_data(self.file, tokenizer)
+        if self._tokenizer_data is None:
+            assert tokenizer is not None and not isinstance(tokenizer, str | PathLike)
+            self.tokenizer = tokenizer
+        else:
+            self.tokenizer = load_tokenizer(self._tokenizer_data, metadata.bytes_as_letters)
         named = (*metadata.stops, *stops)
         self.stops = tuple(filter(None, (tokens_of(self.tokenizer, stop) for stop in named)))
         self.start = () if metadata.start is None else tokens_of(self.tokenizer, metadata.start)
         with _naming(self.file.path):
             self.model = TokenModel.compile(self.file.model(), options, cache_value=metadata.cache_value)
         self.room = min(self.model.cache_size, metadata.max_tokens or self.model.cache_size)
+
+    @property
+    def end_text(self) -> str:
+        """The text of the first token that ends an answer, ``eos_token`` of templates; empty if there is none."""
+        named = self.file.metadata.stops[:1]
+        if named and isinstance(named[0], str):
+            return named[0]
+        return self.tokenizer.decode(self.stops[0]) if self.stops else ""
+
+    @cached_property
+    def grammars(self) -> Grammars:
+        """Constraints for answers: JSON, regular expressions and grammars.
+
+        Raises ValueError if the extra ``grammar`` is not installed, no token ends an answer, or the tokenizer is no
+        file.
+        """
+        return Grammars(self._tokenizer_data, self.stops)
 
     def session(self) -> Session:
         """Return a session, whose cache is empty.
@@ -182,12 +206,13 @@ def _check_language_model(file: LanguageFile) -> None:
         language_steps(signatures)
 
 
-def _tokenizer(file: LanguageFile, given: str | PathLike[str] | Tokenizer | None) -> Tokenizer:
-    if given is None:
-        if file.tokenizer is None:
-            _check_language_model(file)
-            raise ValueError(f"{file.path} has no tokenizer; give one: a file of sentencepiece or tokenizers")
-        return load_tokenizer(file.tokenizer, file.metadata.bytes_as_letters)
+def _tokenizer_data(file: LanguageFile, given: str | PathLike[str] | Tokenizer | None) -> TokenizerData | None:
+    """Return the tokenizer's file; None for an object. Raises ValueError if there is neither."""
     if isinstance(given, str | PathLike):
-        return load_tokenizer(tokenizer_data(Path(given).read_bytes()))
-    return given
+        return tokenizer_data(Path(given).read_bytes())
+    if given is not None:
+        return None
+    if file.tokenizer is None:
+        _check_language_model(file)
+        raise ValueError(f"{file.path} has no tokenizer; give one: a file of sentencepiece or tokenizers")
+    return file.tokenizer

@@ -1,0 +1,16 @@
+"""Times of answers, as LiteRT-LM tells them."""
+
+from __future__ import annotations
+
+from tflgpu.language import Statistics
+from tflgpu.litert_lm.configs import BenchmarkInfo
+
+
+def benchmark_info(seconds: float, taken: Statistics | None) -> BenchmarkInfo:
+    """Return the times of the last answer of an engine that was ready after ``seconds``. Raises RuntimeError without
+    one."""
+    if taken is None:
+        raise RuntimeError("there was no answer yet whose times could be told")
+    first = taken.prefill_seconds + (1 / taken.decode_rate if taken.decode_rate else 0.0)
+    read = taken.prompt_tokens - taken.kept_tokens
+    return BenchmarkInfo(seconds, first, read, taken.prefill_rate, taken.new_tokens, taken.decode_rate)
