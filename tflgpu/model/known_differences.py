@@ -39,6 +39,11 @@ def _have_other_scales(inputs: Inputs, outputs: Sequence[FileTensor]) -> bool:
     return _are_sixteen_bits(inputs, outputs) and any(q is not None and q != result for q in numbers)
 
 
+def _are_other_integers(inputs: Inputs, outputs: Sequence[FileTensor]) -> bool:
+    numbers = [t.quantization for t in inputs if t is not None and t.dtype == "int16"]
+    return len(numbers) > 1 and None not in numbers and any(q != numbers[0] for q in numbers)
+
+
 def _is_whole_lstm(inputs: Inputs, outputs: Sequence[FileTensor]) -> bool:
     first = inputs[0]
     return len(inputs) >= CELL and first is not None and outputs[0].dtype == first.dtype == "int8"
@@ -67,6 +72,20 @@ KNOWN_DIFFERENCES = (
         "copies the integers, which then stand for other numbers",
         "gives the nearest numbers of the result's scale",
         _have_other_scales,
+    ),
+    Difference(
+        ("GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "MAXIMUM", "MINIMUM"),
+        "int16, operands of unequal scales",
+        "compares the integers",
+        "compares the numbers for which they stand",
+        _are_other_integers,
+    ),
+    Difference(
+        ("FLOOR_DIV", "FLOOR_MOD"),
+        "int16 with scales",
+        "divides the integers",
+        "divides the numbers for which they stand",
+        _are_sixteen_bits,
     ),
     Difference(
         ("RESIZE_BILINEAR",),

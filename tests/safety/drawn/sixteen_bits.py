@@ -100,6 +100,13 @@ class Network:
         integers = np.rint(values / scale).clip(-32767, 32767).astype(np.int16)
         return self.builder.constant(integers, quantization=Quantization((scale,), (0,)))
 
+    def slopes(self, shape: Shape) -> int:
+        """Slopes of 8 bits, of which some are negative."""
+        integers, scale = self.rng.integers(-128, 128, shape).astype(np.int8), 1 / 256
+        if self.ranges is None:
+            return self.builder.constant(integers.astype(np.float32) * np.float32(scale))
+        return self.builder.constant(integers, quantization=Quantization((scale,), (0,)))
+
     def clamp(self) -> str:
         return self.random.choice(("NONE", "RELU", "RELU", "RELU6"))
 
@@ -142,10 +149,32 @@ def combined(net: Network, x: int) -> int:
     return net.op(code, net.random.choice(([x, y], [y, x])), shape, options)
 
 
+FUNCTIONS = ("ABS", "EXP", "GELU", "LEAKY_RELU", "LOGISTIC", "PRELU", "RELU", "SOFTMAX", "SQRT", "TANH")
+
+
 def function(net: Network, x: int) -> int:
-    code, shape = net.random.choice(("LOGISTIC", "TANH", "LEAKY_RELU", "RELU", "SOFTMAX")), net.shapes[x]
-    options: Mapping[str, object] | None = {"LEAKY_RELU": {"alpha": 0.2}, "SOFTMAX": {"beta": 1.0}}.get(code)
-    return net.op(code, [x], shape, options, UNIT if code in ("LOGISTIC", "TANH", "SOFTMAX") else 0.0)
+    """A function of numbers of its domain."""
+    code, shape = net.random.choice(FUNCTIONS), net.shapes[x]
+    before = {"EXP": "TANH", "SQRT": "ABS"}.get(code)
+    if before is not None:
+        x = net.op(before, [x], shape, scale=UNIT if before == "TANH" else 0.0)
+    approximates, alpha = net.random.random() < 0.5, net.random.choice((0.2, -0.3))
+    options: dict[str, dict[str, object]] = {
+        "GELU": {"approximate": approximates},
+        "LEAKY_RELU": {"alpha": alpha},
+        "SOFTMAX": {"beta": 1.0},
+    }
+    slopes = [net.slopes(shape[-1:])] if code == "PRELU" else []
+    scale = UNIT if code in ("LOGISTIC", "TANH", "SOFTMAX") else 0.0
+    return net.op(code, [x, *slopes], shape, options.get(code), scale)
+
+
+def powers_of_two(net: Network, x: int) -> int:
+    """Sums of operands whose scales are powers of two, by the default of the options."""
+    shape, code = net.shapes[x], net.random.choice(("ADD", "SUB"))
+    first, second = (net.op(squash, [x], shape, scale=UNIT) for squash in ("LOGISTIC", "TANH"))
+    product = net.op("MUL", [first, second], shape, scale=4 * UNIT)
+    return net.op(code, net.random.choice(([second, product], [product, second])), shape, scale=4 * UNIT)
 
 
 def gate(net: Network, x: int) -> int:
@@ -185,7 +214,7 @@ def attention(net: Network, x: int) -> int:
 
 BLOCKS = (
     *(convolution, convolution, convolution, depthwise, depthwise, combined, combined, function, function),
-    *(gate, pool, excite, attention, transposed),
+    *(gate, pool, excite, attention, transposed, powers_of_two),
 )
 
 

@@ -61,10 +61,9 @@ def _short_multipliers(real: Array) -> tuple[Array, Array] | None:
 
 def _multipliers(code: str, real: Array) -> list[tuple[str, tuple[Array, ...]]]:
     """Return the functions that bring sums to the grid of the result, and their operands for each channel."""
-    if code == "FULLY_CONNECTED":  # whose kernels make 32 bits of the sums first
+    if code == "FULLY_CONNECTED":  # whose kernels multiply by doubles, and round once
         multiplier, exponent = fixed_point(real)
-        longest = multiplier << np.maximum(exponent, 0), np.full(real.shape, BITS, np.int64)
-        return [("scaled_shift", longest), ("rounding_shift", (np.maximum(-exponent, 0),))]
+        return [("mul", (multiplier,)), ("rounding_shift", (BITS - exponent,))]
     short = _short_multipliers(real)
     return [] if short is None else [("scaled_shift", short)]
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import erfc
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +25,6 @@ SEGMENTS = 512
 
 INTEGERS = np.arange(-(1 << 15), 1 << 15)
 
-# Stands for an infinite result; the table clips it.
-_BEYOND = 2.0**31
-
 # SOFTMAX looks up exponentials of -10 to 0, and reciprocals of 1 to 2, both as multiples of 2^-15.
 EXPONENTS = Grid("int16", 10 / (2**16 - 1), 2**15 - 1)
 REMAINDERS = Grid("int16", 1 / (2**16 - 1), -(2**15))
@@ -34,12 +33,31 @@ UNIT = Grid("int16", 2 / (2**16 - 1), 0)
 SIGMOIDS = 256  # at multiples of 1/24, from 0 on
 
 
-def _log(x: Array) -> Array:
-    return np.where(x > 0, np.log(np.where(x > 0, x, 1)), -_BEYOND)
+def _exact(function: Callable[[Array], Array], x: Array) -> Array:
+    """Return a function of numbers in single or double precision, rounded once."""
+    return np.asarray(function(x.astype(np.float64))).astype(x.dtype)
 
 
-def _rsqrt(x: Array) -> Array:
-    return np.where(x > 0, 1 / np.sqrt(np.where(x > 0, x, 1)), _BEYOND)
+def _log(x: Array, result: Grid) -> Array:
+    return np.where(x > 0, _exact(np.log, np.where(x > 0, x, 1)), _real(x, result.scale) * result.limits[0])
+
+
+def _rsqrt(x: Array, result: Grid) -> Array:
+    return np.where(x > 0, 1 / np.sqrt(np.where(x > 0, x, 1)), _real(x, result.scale) * result.limits[1])
+
+
+def _gelu(x: Array, _: Grid) -> Array:
+    return 0.5 * x * _exact(np.vectorize(erfc, otypes=[float]), x * -np.sqrt(0.5).astype(x.dtype))
+
+
+def _gelu_approximate(x: Array, _: Grid) -> Array:
+    cubic = x + 0.044715 * x * x * x
+    return np.asarray(0.5 * x * (1 + _exact(np.tanh, _real(x, np.sqrt(2 / np.pi)) * cubic)))
+
+
+def _real(x: Array, number: float) -> Any:
+    """Return a number in the precision of an array."""
+    return x.dtype.type(number)
 
 
 @dataclass(frozen=True)
@@ -50,16 +68,34 @@ class Lookup:
     least: float
 
 
-FUNCTIONS: dict[str, Callable[[Array], Array]] = {"EXP": np.exp, "LOG": _log, "RSQRT": _rsqrt}
+FUNCTIONS: dict[str, Callable[[Array, Grid], Array]] = {
+    "EXP": lambda x, _: _exact(np.exp, x),
+    "GELU": _gelu,
+    "LOG": _log,
+    "RSQRT": _rsqrt,
+}
 
 
 @rule(*FUNCTIONS)
 def interpolated(site: Site, emit: Emitter) -> Tensor | None:
-    """Return a function of which LiteRT makes a table of segments."""
+    """Return a function of which LiteRT makes a table of segments, in single precision."""
     grid, result = site.input_grids[0], judged(site.output_grids[0])
     if grid is None or grid.dtype != "int16":
         return None
-    return _looked_up(site, emit, grid, result, read(table(grid, result, FUNCTIONS[site.code]), INTEGERS))
+    function = _gelu_approximate if site.options.get("approximate") else FUNCTIONS[site.code]
+    entries = table(grid, result, lambda x: function(x, result), np.float32)
+    return _looked_up(site, emit, grid, result, read(entries, INTEGERS))
+
+
+@rule("SQRT")
+def square_root(site: Site, emit: Emitter) -> Tensor | None:
+    """Return the root in single precision, whose fraction of a step LiteRT cuts off."""
+    grid, result = site.input_grids[0], judged(site.output_grids[0])
+    if grid is None or grid.dtype != "int16":
+        return None
+    x = np.float32(grid.scale) * np.maximum(INTEGERS - grid.zero, 0).astype(np.float32)
+    values = np.trunc(np.sqrt(x) / np.float32(result.scale)) + result.zero
+    return _looked_up(site, emit, grid, result, np.clip(values, *result.limits))
 
 
 @rule("LOGISTIC", "TANH")
@@ -106,23 +142,23 @@ def _looked_up(site: Site, emit: Emitter, grid: Grid, result: Grid, values: Arra
     return emit.node("lookup", [x, entries], x.shape, attributes, (dequantize_op(result),))
 
 
-def table(grid: Grid, result: Grid, function: Callable[[Array], Array]) -> Array:
+def table(grid: Grid, result: Grid, function: Callable[[Array], Array], real: type = np.float64) -> Array:
     """Return the integers at the ends of the segments, [513], as LiteRT's LUTPopulate makes them.
 
-    Each is moved by half of the error in the middle of the segment after it.
+    Each is moved by half of the error in the middle of the segment after it. real: the type of all numbers.
     """
-    least, greatest = grid.limits
-    low, width = grid.scale * (least - grid.zero), grid.scale * (greatest - least) / SEGMENTS
+    low, high = (real(grid.scale) * real(limit - grid.zero) for limit in grid.limits)
+    least, greatest = (real(result.scale) * real(limit - result.zero) for limit in result.limits)
     with np.errstate(all="ignore"):  # an extreme scale gives a useless table, as in TFLite
-        starts = low + width * np.arange(SEGMENTS)
+        step = (high - low) / real(SEGMENTS)
+        starts = low + np.arange(SEGMENTS + 1).astype(real) * step
         # TFLite takes 2**16 quanta between the limits, where there are 2**16 - 1.
-        quanta = np.divide(2.0**16 / (2.0**16 - 1), result.scale)
-        value, middle, end = (function(starts + shift) * quanta for shift in (0, width / 2, width))
-        value = half_away(value)
-        error = half_away((value + end) / 2) - half_away(middle)
-        last = half_away(function(np.array(low + width * SEGMENTS)) * quanta)
-        entries: Array = np.clip(np.append(value - half_away(error / 2), last), *result.limits).astype(np.int64)
-    return entries
+        quanta = real(2.0**16) / (greatest - least)
+        ends, middle, last = (function(at) * quanta for at in (starts, starts[:-1] + step / real(2), np.array([high])))
+        value = half_away(ends[:-1])
+        error = half_away((ends[1:] + value) / real(2)) - half_away(middle)
+        entries = np.append(value - half_away(error / real(2)), half_away(last))
+    return np.asarray(np.clip(np.nan_to_num(entries, nan=result.limits[1]), *result.limits), np.int64)
 
 
 def read(entries: Array, integers: Array) -> Array:
