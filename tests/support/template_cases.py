@@ -31,8 +31,7 @@ def excitation(net: Net) -> Tensor:
     """With few channels, so that it is worth a kernel of its own on a device of one compute unit."""
     x, gates = image_and_gates(net, (1, 5, 7, 4), hidden=6)
     product = net.op("MUL", [x, gates], x.value * gates.value)
-    other = _image(net, 1, 5, 7, 4)
-    return net.op("ADD", [product, other], product.value + other.value, activation="RELU")
+    return _convolution(net, product, 4, Window((1, 1)))
 
 
 def _image(net: Net, *shape: int) -> Tensor:
