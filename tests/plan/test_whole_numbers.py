@@ -109,17 +109,16 @@ def test_only_what_convolutions_alone_read_is_stored_without_its_scale() -> None
     assert factors(plan_of(two_convolutions(), GPU)) == []
 
 
-def test_scales_that_half_cannot_hold_stay_with_their_weights() -> None:
+def test_weights_that_half_cannot_hold_are_stored_in_float() -> None:
     scales = np.float32([1e-30, 0.0, 0.1, 1e30])
     q = np.arange(-6, 6, dtype=np.int8).reshape(4, 3)
     builder = Builder()
     weights = builder.constant(q, quantization=Quantization(scales, [0] * 4, 0))
     y = builder.add("FULLY_CONNECTED", [builder.input((1, 3)), weights], (1, 4))
-    node = (plan := plan_of(builder.finish([y]), IN_HALF)).kernels[-1].node
-    numbers, factor = plan.graph.constant(node.inputs[1]), plan.graph.constant(node.inputs[-1])
-    assert numbers is not None and factor is not None
-    np.testing.assert_array_equal(factor, np.float32([1, 1, np.float32(0.1) * 16, 1]))
-    np.testing.assert_array_equal(numbers, q * np.float32([1e-30, 0, 1 / 16, 1e30])[:, None])
+    plan = plan_of(builder.finish([y]), IN_HALF)
+    (_, stored) = plan.kernels[-1].node.inputs
+    np.testing.assert_array_equal(plan.graph.constant(stored), q * scales[:, None])
+    assert plan.graph[stored].precise
 
 
 def test_results_of_kernels_are_read_with_their_scale(device_name: str) -> None:
