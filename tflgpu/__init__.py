@@ -89,6 +89,11 @@ LATE_MODULES = ("compiled_model", "hardware_accelerator", "interpreter", "tensor
 LATE_CLASSES = {"Interpreter": "interpreter", "ModelSession": "runtime.model_session", "Pool": "runtime.pool"}
 
 
+def __dir__() -> list[str]:
+    """Return the names of the interface, without the modules behind it."""
+    return sorted((*__all__, *LATE_MODULES))
+
+
 def __getattr__(name: str) -> Any:
     """Return what is imported late."""
     if name in LATE_CLASSES:

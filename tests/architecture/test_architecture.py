@@ -218,3 +218,7 @@ def test_generated_text_is_read_in_one_place() -> None:
     """Elsewhere it is only put together."""
     modules = (module for module in MODULES if module.relative_to(PACKAGE).parts[0] == "codegen")
     assert [module.name for module in modules if "\nimport re\n" in module.read_text()] == ["functions.py"]
+
+
+def test_dir_shows_the_interface_only() -> None:
+    assert {*dir(tflgpu)} == {*tflgpu.__all__, *tflgpu.LATE_MODULES}

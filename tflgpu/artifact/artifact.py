@@ -27,8 +27,8 @@ from tflgpu.report.report import Report
 class DevicePartition:
     """Operators that run on the device: OpenCL C, and how it is launched.
 
-    inputs, outputs: tensors of the file; a loop's own truth value is none. checks: after the outputs the executable
-    has a truth value for each of these faults, true if the run found it. trims: what a run cuts off of the outputs; the
+    inputs, outputs: tensors of the file; a loop's own boolean is none. checks: after the outputs the executable
+    has a boolean for each of these faults, true if the run found it. trims: what a run cuts off of the outputs; the
     sizes that say how much are the executable's last outputs. binaries: compiled programs of the source, the
     best first; empty until the device's compiler has run.
     """

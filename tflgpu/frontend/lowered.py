@@ -44,7 +44,7 @@ class Lowered:
     tensors after the graph's, in the same order, under the names that callers use.
     bound: what stands for each tensor of the file, with its shape, and its value if that is known before a run.
     open: tensors of the file whose shape only a run can tell.
-    checks: faults that a run must not find. After the outputs the graph has a truth value for each.
+    checks: faults that a run must not find. After the outputs the graph has a boolean for each.
     calls: operators that the device runs apart from the others, by index.
     trims: what a run cuts off of the outputs. After the checks the graph has the sizes that say how much.
     """

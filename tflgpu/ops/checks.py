@@ -1,6 +1,6 @@
 """Nodes that find what LiteRT refuses at run time and no kernel can report, for ``Numerics(checks=True)``.
 
-Whether any element is at fault is one truth value, which the host reads after the model's outputs.
+Whether any element is at fault is one boolean, which the host reads after the model's outputs.
 """
 
 from __future__ import annotations

@@ -223,7 +223,9 @@ class Op:
                     found.append(f"input {i} holds complex numbers that the device has not computed")
             elif tensor.dtype not in types:
                 expected = (
-                    f"; {' or '.join(sorted(types))} was expected" if len(types) <= LISTED else ", which it cannot be"
+                    f"; {' or '.join(sorted(types))} was expected"
+                    if len(types) <= LISTED
+                    else ", which it does not take"
                 )
                 found.append(f"input {i} has element type {tensor.dtype}{expected}")
             # The shape of a scalar has no elements, and is fine.

@@ -31,7 +31,7 @@ class EpilogueFunction:
 
     evaluate: ``evaluate(*operands, *parameters)`` in numpy; see :func:`apply`.
     keeps_zero: the result is zero wherever all operands are.
-    result: the result's type: that of the first or second operand, or a fixed one. Truth values are the ints 0 and 1.
+    result: the result's type: that of the first or second operand, or a fixed one. Booleans are the ints 0 and 1.
     rounding: what operands that are stored in half do to the result.
     grows: whether operands of usual size may have results beyond 65504.
     """

@@ -41,7 +41,7 @@ WIDE: frozenset[VectorType] = frozenset(("long", "uint", "double"))
 
 
 def vector_type(element: ElementType) -> VectorType:
-    """Return what kernels compute with: halves become floats, truth values and integers of up to 16 bits ints."""
+    """Return what kernels compute with: halves become floats, booleans and integers of up to 16 bits ints."""
     match element:
         case "float" | "half":
             return "float"

@@ -15,7 +15,7 @@ Kind = tuple[str, tuple[int, ...]]  # element type and shape of a value
 def while_loop(
     builder: DynamicBuilder, start: Sequence[int], kinds: Sequence[Kind], again: Body, step: Body
 ) -> list[int]:
-    """Append a WHILE, and return its results. again: the truth value that its condition gives, as a list."""
+    """Append a WHILE, and return its results. again: the boolean that its condition gives, as a list."""
     options = {}
     for name, body in (("cond", again), ("body", step)):
         inner = DynamicBuilder()

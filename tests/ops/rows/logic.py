@@ -1,4 +1,4 @@
-"""Rows of integers and truth values (arithmetic, comparisons, choices, casts), and of rarer functions of floats."""
+"""Rows of integers and booleans (arithmetic, comparisons, choices, casts), and of rarer functions of floats."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ JOINS: dict[str, Callable[..., NDArray[Any]]] = {
 
 
 def joined(net: Net, name: str) -> Tensor:
-    """Of numbers, or of truth values."""
+    """Of numbers, or of booleans."""
     dtype = "bool" if name == "AND" else net.draw(st.sampled_from(("float32", "int32")))
     shape = net.draw(SHAPE)
     x, y = (net.input(net.rng.integers(0 if dtype == "bool" else -9, 2, shape).astype(dtype)) for _ in range(2))

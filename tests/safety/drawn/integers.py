@@ -1,4 +1,4 @@
-"""Chains of operators on integers and truth values, with some on floats between them.
+"""Chains of operators on integers and booleans, with some on floats between them.
 
 Every number is exact: floats are small whole numbers, so that each result has to have numpy's bits. A network is many
 chains that share nothing, each with outputs of its own: to compile one network takes less time than many.

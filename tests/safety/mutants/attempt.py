@@ -138,7 +138,7 @@ def _run(interpreter: Interpreter, inputs: Sequence[Array]) -> dict[str, Array]:
 
 
 def _truth(array: Array) -> Array:
-    """A damaged constant has truth values other than 0 and 1, which numpy takes for true but not for equal."""
+    """A damaged constant has booleans other than 0 and 1, which numpy takes for true but not for equal."""
     return array.view(np.uint8) != 0 if array.dtype.kind == "b" else array
 
 

@@ -36,13 +36,15 @@ def generate_text(
         typer.Option(min=1, help="How many tokens the answer may have.", show_default="as the cache has room for"),
     ] = None,
     temperature: Annotated[
-        float, typer.Option(min=0, help="Draw tokens, the likelier the lower it is; 0 takes the likeliest.")
+        float,
+        typer.Option(min=0, help="Divide the logits by it before a token is drawn; 0 takes the most probable token."),
     ] = 0.0,
     top_k: Annotated[
         int | None, typer.Option(min=1, help="Draw among this many likeliest tokens.", show_default="all")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the drawn tokens.", show_default="another each time")
+        int | None,
+        typer.Option(min=0, help="The seed of the random numbers that draw tokens.", show_default="another each time"),
     ] = None,
     stop: Annotated[
         list[str] | None,
@@ -53,7 +55,8 @@ def generate_text(
 ) -> None:
     """Answer a prompt with a language model, token by token.
 
-    The text goes to stdout as it comes, and tokens a second to stderr at the end. Ctrl-C leaves what there is.
+    The text goes to stdout as it comes, and tokens a second to stderr at the end. Ctrl-C ends the answer;
+    what was printed stays.
     """
     sampling = Sampling(temperature=temperature, top_k=top_k, seed=seed)
     if prompt == "-":

@@ -24,7 +24,7 @@ def lower_branch(
         return numbers
     decision, *arguments = values
     if decision.size != 1 or decision.dtype != "bool":
-        return f"its condition is {decision.dtype} of shape {list(decision.shape)}; one truth value was expected"
+        return f"its condition is {decision.dtype} of shape {list(decision.shape)}; one boolean was expected"
     if decision.data is not None:
         branch = callee(numbers[0 if decision.data.reshape(-1)[0] else 1])
         branch.graph.caller = operator.index

@@ -125,7 +125,7 @@ def _again(operator: Operator, test: Callee, results: Sequence[Tensor]) -> Tenso
         return found
     (again,) = found
     if again.size != 1 or again.dtype != "bool":
-        return f"it gives {again.dtype} of shape {list(again.shape)}; one truth value was expected"
+        return f"it gives {again.dtype} of shape {list(again.shape)}; one boolean was expected"
     return again
 
 

@@ -21,7 +21,7 @@ class LoweredPiece:
 
     inputs: the tensors of the file after its inputs. outputs: those after its outputs, if there are any; a truth
     value that says whether a loop goes on has none. output_types: the element types for callers. checks: faults for
-    which the graph has a truth value each, after the outputs. trims: what is cut off of the outputs; the sizes that
+    which the graph has a boolean each, after the outputs. trims: what is cut off of the outputs; the sizes that
     say how much come last.
     """
 

@@ -1,4 +1,4 @@
-"""Comparisons, logic, SELECT and CAST: elementwise operators that change element types. Truth values are 0 and 1."""
+"""Comparisons, logic, SELECT and CAST: elementwise operators that change element types. Booleans are 0 and 1."""
 
 from __future__ import annotations
 

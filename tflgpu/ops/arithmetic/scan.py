@@ -71,7 +71,7 @@ def true_places(emit: Emitter, x: Tensor) -> tuple[Tensor, Tensor]:
     The list of places has one entry for each element of ``x``. Entries past the number of true elements have no
     meaning, but are in range.
     """
-    # Truth values are 1, but 255 in the simulator Oclgrind.
+    # Booleans are 1, but 255 in the simulator Oclgrind.
     function, number = ("minimum", 1) if x.dtype == "bool" else ("not_equal", 0)
     inputs = [x, emit.constant(np.full((), number, "int32" if x.dtype == "bool" else x.dtype))]
     steps = (EpilogueOp(function, (Value(0), Input(1))),)

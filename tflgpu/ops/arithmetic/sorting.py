@@ -43,7 +43,7 @@ class _Comparator:
         (self.result,) = subgraph.outputs
 
     def keys(self, tensor: int) -> list[Key] | None:
-        """Return the keys by which a truth value of the comparator compares, the first of which decides; None if
+        """Return the keys by which a boolean of the comparator compares, the first of which decides; None if
         unknown."""
         operator = self.makers.get(tensor)
         if operator is None:
@@ -149,7 +149,7 @@ def order_of(emit: Emitter, x: Tensor, ascends: bool) -> Tensor:
     """For each place along the last axis the place of the element that sorting brings there, int32."""
     steps: tuple[EpilogueOp, ...] = ()
     inputs, dtype = [x], x.dtype
-    if x.dtype == "bool":  # truth values are 1, but 255 in the simulator Oclgrind
+    if x.dtype == "bool":  # booleans are 1, but 255 in the simulator Oclgrind
         inputs, dtype = [x, emit.constant(np.array(0, np.int32))], "int32"
         steps = (EpilogueOp("not_equal", (Value(0), Input(1))),)
     elif x.dtype in ("int8", "uint8", "int16", "uint16"):

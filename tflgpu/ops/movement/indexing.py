@@ -163,7 +163,7 @@ def one_hot(site: Site, emit: Emitter) -> Tensor:
     places = tuple(AxisMap(i if i < axis else i + 1) for i in range(len(indices.shape)))
     position = Position((Digit(axis), Lookup(1, places, None, step=-1)))
     source = reshape_node(emit, site.input(2), (1,))
-    fill = site.known(3).reshape(-1)[0].item() + 0  # a truth value becomes a number
+    fill = site.known(3).reshape(-1)[0].item() + 0  # a boolean becomes a number
     return emit.node("gather", [source, indices], shape, Gather((position,), fill=fill))
 
 

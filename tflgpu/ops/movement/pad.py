@@ -76,4 +76,4 @@ def _padv2_reasons(site: Site) -> Iterator[str]:
 @declare("PADV2", versions=6, inputs=3, integers=(1,), types=ANY, reasons=_padv2_reasons, sized=_sized_pad)
 def padv2(site: Site, emit: Emitter) -> Tensor:
     """Return the input with a constant value around it."""
-    return _padded(site, emit, site.known(2).reshape(-1)[0].item() + 0)  # a truth value becomes a number
+    return _padded(site, emit, site.known(2).reshape(-1)[0].item() + 0)  # a boolean becomes a number

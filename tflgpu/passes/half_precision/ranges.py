@@ -36,7 +36,7 @@ WITH_POLES = frozenset(("div", "floor_div", "log", "pow", "rsqrt"))
 # Where functions turn that do not only rise or only fall, such as `square`, `gelu` and `sin`.
 TURNS = (-pi, -pi / 2, -1.0, 0.0, 1.0, pi / 2, pi)
 
-# Functions whose results are truth values.
+# Functions whose results are booleans.
 COMPARES = (name for name, each in FUNCTIONS.items() if each.rounding == "compares")
 TRUTHS = frozenset(("logical_and", "logical_not", "logical_or", "to_bool", *COMPARES))
 
