@@ -83,6 +83,7 @@ WITHOUT_DEVICE = (
     "tests/language/test_conversations.py",
     "tests/language/test_description.py",
     "tests/language/test_metadata.py",
+    "tests/language/test_openai_server.py",
     "tests/language/test_sessions.py",
     "tests/language/test_templates.py",
     "tests/language/test_tokenizers.py",

@@ -192,6 +192,7 @@ REQUIREMENTS = {
     "evaluate": ("pycocotools>=2.0.7",),
     "language": ("tokenizers>=0.20", "sentencepiece>=0.2", "litert-lm-builder>=0.18", "protobuf>=6.31"),
     "grammar": ("llguidance>=1.5",),
+    "openai": ("fastapi>=0.115", "uvicorn>=0.30", "prometheus-client>=0.20"),
     "sign": ("cryptography>=42",),
     "predict": ("pyarrow>=17",),
     "ray": ("ray[client,data]>=2.60",),

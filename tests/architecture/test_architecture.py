@@ -60,10 +60,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"model", "options", "runtime", "tensor_buffer"},
     "language": {"__init__", "errors", "model", "processes"},
     "litert_lm": {"__init__", "errors", "language"},
+    "openai_server": {"errors", "language"},
     "__init__": FACTS | {"processes", "api", "artifact", "interpreter", "model", "report", "runtime"},
     "cli": PLANNING
     | {"__init__", "api", "artifact", "checking", "codegen", "compiler", "frontend", "processes"}
-    | {"batch", "evaluate", "fallback", "inputs", "language", "measure", "page", "report", "runtime"},
+    | {"batch", "evaluate", "fallback", "inputs", "language", "measure", "openai_server", "page", "report", "runtime"},
     "__main__": {"cli"},
 }
 
@@ -76,6 +77,10 @@ OWNERS = {
     "pyopencl": {"measure", "runtime"},
     "google": {"language"},
     "litert_lm_builder": {"language"},
+    "fastapi": {"openai_server"},
+    "pydantic": {"openai_server"},
+    "prometheus_client": {"openai_server"},
+    "uvicorn": {"cli"},
     "tflite": {"model"},
     "flatbuffers": {"fallback", "model"},
     "ai_edge_litert": {"evaluate", "fallback"},

@@ -6,10 +6,13 @@ import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 import tflgpu
@@ -170,8 +173,39 @@ def test_a_prompt_that_is_no_text(model: bytes, tmp_path: Path) -> None:
     assert "the prompt is no text in UTF-8, at character 4" in fail(*words)
 
 
+def test_a_chat_and_a_server(device: tflgpu.Device, tmp_path: Path, model: bytes) -> None:
+    """The conversation is that of two prompts; a server answers the first one until it is told to end."""
+    path, _ = bundle("litertlm", tmp_path, model)
+    words = [sys.executable, "-m", "tflgpu", "-q"]
+    options = [path, "--device", str(device.index), "--precision", "fp32"]
+    chat = [*words, "chat", *options, "--max-tokens", "6"]
+    talk = subprocess.run(chat, input=f"{PROMPT}\n\nand now\n", text=True, capture_output=True, check=True)
+    first = as_json("generate", path, PROMPT, "--device", device.index, "--precision", "fp32", "--max-tokens", 6)
+    assert talk.stdout.startswith(f"{first['text']}\n") and len(talk.stdout) > len(first["text"]) + 2
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with subprocess.Popen(
+        [*words, "serve", *options, "--port", str(port)], stderr=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            request = {"prompt": PROMPT, "max_tokens": 6}
+            for _ in range(600):
+                try:
+                    found = httpx.post(f"http://127.0.0.1:{port}/v1/completions", json=request, timeout=60).json()
+                    break
+                except httpx.ConnectError:
+                    time.sleep(0.1)
+            server.send_signal(signal.SIGINT)
+            _, messages = server.communicate(timeout=60)
+        finally:
+            server.kill()
+    assert found["choices"][0]["text"] == first["text"]
+    assert messages == "" or messages == "interrupted\n"
+
+
 def test_characters_that_stdout_does_not_have() -> None:
-    program = "from tflgpu.cli.commands.generate import _write; _write('caf\\u00e9 \\u20ac')"
+    program = "from tflgpu.cli.commands.generate import write_piece; write_piece('caf\\u00e9 \\u20ac')"
     for encoding, expected in {"ascii": b"caf\\xe9 \\u20ac", "latin-1": b"caf\xe9 \\u20ac"}.items():
         environment = {**os.environ, "PYTHONIOENCODING": encoding}
         run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)

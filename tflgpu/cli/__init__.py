@@ -14,6 +14,7 @@ import tflgpu
 from tflgpu.cli.arguments import normal_word
 from tflgpu.cli.commands.benchmark import benchmark_model
 from tflgpu.cli.commands.cache import cache_app
+from tflgpu.cli.commands.chat import chat_with_model
 from tflgpu.cli.commands.demo import run_demo
 from tflgpu.cli.commands.devices import list_devices
 from tflgpu.cli.commands.diff import diff_model
@@ -24,6 +25,7 @@ from tflgpu.cli.commands.precompile import precompile_models
 from tflgpu.cli.commands.predict import predict_rows
 from tflgpu.cli.commands.profile import profile_model
 from tflgpu.cli.commands.run import run_model
+from tflgpu.cli.commands.serve import serve_model
 from tflgpu.cli.commands.show import show_model
 from tflgpu.cli.console import console
 from tflgpu.cli.terminal.logs import Quiet, Verbose, set_verbosity
@@ -45,6 +47,8 @@ VERBS: dict[str, Callable[..., None]] = {
     "run": run_model,
     "predict": predict_rows,
     "generate": generate_text,
+    "chat": chat_with_model,
+    "serve": serve_model,
     "benchmark": benchmark_model,
     "profile": profile_model,
     "diff": diff_model,

@@ -136,9 +136,9 @@ def with_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., N
 
     def decorate(verb: Callable[..., None]) -> Callable[..., None]:
         own = dict(inspect.signature(verb, eval_str=True).parameters)
-        as_json = own.pop("as_json")
+        last = [own.pop("as_json")] if "as_json" in own else []
         del own["options"]
-        parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*own.values(), *shared.values(), as_json)]
+        parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*own.values(), *shared.values(), *last)]
 
         @wraps(verb)
         def called(**arguments: Any) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from tflgpu.errors import install_command
 
 # Packages, and the extras that bring them.
-EXTRAS = {"pyarrow": "predict", "ray": "ray"}
+EXTRAS = {"pyarrow": "predict", "ray": "ray", "fastapi": "openai", "uvicorn": "openai", "prometheus_client": "openai"}
 
 
 @contextmanager

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from tflgpu.language.answer import Answer, Statistics
 from tflgpu.language.containers import LanguageFile, TokenizerData, open_language_file
-from tflgpu.language.conversation import Conversation, Part, Reply
+from tflgpu.language.conversation import Conversation, Reply
 from tflgpu.language.generator import Generator
 from tflgpu.language.language_engine import Engine
 from tflgpu.language.language_metadata import LanguageMetadata
+from tflgpu.language.reply_parts import Part
 from tflgpu.language.sampling import Sampler, Sampling, TokenLikelihood
 from tflgpu.language.text_session import BusyError, Session
 from tflgpu.language.token_decoder import TokenDecoder, TokenModel

@@ -4,34 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from tflgpu.language.answer import Answer
-from tflgpu.language.channels import ChannelText
-from tflgpu.language.function_calls import call_marks, parted
+from tflgpu.language.function_calls import call_marks
 from tflgpu.language.language_engine import Engine
-from tflgpu.language.language_metadata import Channel
 from tflgpu.language.prompt import written
+from tflgpu.language.reply_parts import Part, ReplyParts
 from tflgpu.language.sampling import Constraint, Sampling
 from tflgpu.language.texts import utf8_text
 
 Message = Mapping[str, Any]
-
-_CALLS = "\0calls"  # the name of the channel from the first call of a function on
-
-
-class Part(NamedTuple):
-    """Some text of a reply.
-
-    Attributes:
-        text: What is added.
-        channel: The name of the file's channel that it belongs to, None for what is said to the user.
-    """
-
-    text: str
-    channel: str | None = None
 
 
 class Conversation:
@@ -138,10 +123,8 @@ class Conversation:
         new = _messages(message)
         text = self.written(new)
         answer = self._session.answer(self._tokens_of(text), wish)
-        channels = [*self._metadata.channels]
-        if self._marks is not None:
-            channels.append(Channel(_CALLS, self._marks.start, ""))
-        return Reply(self, answer, new, text, channels)
+        parts = ReplyParts(self._metadata.channels, self._marks)
+        return Reply(answer, parts, lambda message, raw: self._join(new, message, text + raw, answer))
 
     def send(self, message: str | Message | Sequence[Message], **wish: Any) -> Message:
         """Say something, and return the reply as a message.
@@ -194,10 +177,10 @@ class Conversation:
         longer = [*self._tokens, *self.engine.tokenizer.encode(text[len(self._text) :])]
         return longer if decode(longer) == decode(whole) else whole
 
-    def _join(self, new: Sequence[Message], reply: Message, text: str, tokens: Sequence[int]) -> None:
+    def _join(self, new: Sequence[Message], reply: Message, text: str, answer: Answer) -> None:
         """Add a turn that is over."""
         self.messages += [*new, reply]
-        self._text, self._tokens = text, list(tokens)
+        self._text, self._tokens = text, [*answer.prompt, *answer.told]
 
     def __enter__(self) -> Conversation:
         return self
@@ -211,32 +194,31 @@ class Reply(Iterator[Part], AsyncIterator[Part]):
 
     Attributes:
         answer: Its tokens, statistics and likelihoods.
-        message: What there is of the reply so far, as a message.
     """
 
-    def __init__(
-        self, conversation: Conversation, answer: Answer, new: Sequence[Message], text: str, channels: list[Channel]
-    ) -> None:
-        """Take the answer, the messages before it, and the text that the model has read."""
+    def __init__(self, answer: Answer, parts: ReplyParts, join: Callable[[Message, str], None]) -> None:
+        """Take the answer, what parts it, and what is done with message and text of one that ends by itself."""
         self.answer = answer
-        self.message: Message = {"role": "assistant", "content": ""}
-        self._conversation, self._new, self._text = conversation, new, text
-        self._channels, self._raw = {channel.name: channel for channel in channels}, ""
-        self._said: dict[str | None, str] = {}
-        self._split, self._parts, self._is_over = ChannelText(channels), deque[Part](), False
+        self._split, self._join = parts, join
+        self._raw, self._parts, self._is_over = "", deque[Part](), False
+
+    @property
+    def message(self) -> Message:
+        """What there is of the reply so far, as a message."""
+        return self._split.message()
 
     def __next__(self) -> Part:
         """Return the next part, whose text is never empty."""
         while not self._parts and not self._is_over:
             piece = next(self.answer, None)
-            self._is_over = piece is None
-            self._raw += piece or ""
-            for channel, text in self._split.finish() if piece is None else self._split.add(piece):
-                self._said[channel] = self._said.get(channel, "") + text
-                if channel != _CALLS:
-                    self._parts.append(Part(text, channel))
-            if self._is_over:
-                self._finish()
+            if piece is not None:
+                self._raw += piece
+                self._parts.extend(self._split.add(piece))
+                continue
+            self._is_over = True
+            self._parts.extend(self._split.finish())
+            if self.answer.statistics.end != "left":
+                self._join(self.message, self._raw)
         if not self._parts:
             raise StopIteration
         return self._parts.popleft()
@@ -255,31 +237,6 @@ class Reply(Iterator[Part], AsyncIterator[Part]):
     def close(self) -> None:
         """End the reply. It does not join the conversation."""
         self.answer.close()
-
-    def _finish(self) -> None:
-        conversation, said = self._conversation, dict(self._said)
-        content = said.pop(None, "")
-        reply: dict[str, Any] = {"role": "assistant"}
-        marks, calls = conversation._marks, said.pop(_CALLS, None)
-        if marks is not None and calls is not None:
-            try:
-                more, found = parted(marks.start + calls, marks)
-                reply["tool_calls"] = [
-                    {"type": "function", "function": {"name": call.name, "arguments": dict(call.arguments)}}
-                    for call in found
-                ]
-            except ValueError:  # the text has it, for the caller to see
-                more = marks.start + calls
-            content += more
-        if said:
-            reply["channels"] = said
-            thoughts = [text for name, text in said.items() if name and self._channels[name].is_reasoning]
-            if thoughts:
-                reply["reasoning_content"] = "".join(thoughts)
-        self.message = reply | {"content": content}
-        if self.answer.statistics.end != "left":
-            tokens = [*self.answer.prompt, *self.answer.told]
-            conversation._join(self._new, self.message, self._text + self._raw, tokens)
 
 
 def _messages(message: str | Message | Sequence[Message]) -> list[Message]:

@@ -36,9 +36,13 @@ def generate_text(
         typer.Option(min=1, help="How many tokens the answer may have.", show_default="as the cache has room for"),
     ] = None,
     temperature: Annotated[
-        float,
-        typer.Option(min=0, help="Divide the logits by it before a token is drawn; 0 takes the most probable token."),
-    ] = 0.0,
+        float | None,
+        typer.Option(
+            min=0,
+            help="Divide the logits by it before a token is drawn; 0 takes the most probable token.",
+            show_default="as the file says",
+        ),
+    ] = None,
     top_k: Annotated[
         int | None, typer.Option(min=1, help="Draw among this many likeliest tokens.", show_default="all")
     ] = None,
@@ -58,7 +62,8 @@ def generate_text(
     The text goes to stdout as it comes, and tokens a second to stderr at the end. Ctrl-C ends the answer;
     what was printed stays.
     """
-    sampling = Sampling(temperature=temperature, top_k=top_k, seed=seed)
+    is_said = (temperature, top_k, seed) != (None, None, None)
+    sampling = Sampling(temperature=temperature or 0.0, top_k=top_k, seed=seed) if is_said else None
     if prompt == "-":
         prompt = sys.stdin.read()
     with progress(f"compiling {model.name}"):
@@ -77,13 +82,13 @@ def generate_text(
             return
         try:
             for piece in answer:
-                _write(piece)
+                write_piece(piece)
         finally:
-            _write("\n")
+            write_piece("\n")
             note(_summary(answer.statistics))
 
 
-def _write(text: str) -> None:
+def write_piece(text: str) -> None:
     """Write a piece at once. A terminal would obey control characters of the text; a pipe gets it as it is.
 
     Characters that the encoding of stdout does not have become escapes.

@@ -1,0 +1,46 @@
+"""``tflgpu serve``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import tflgpu
+from tflgpu.cli.arguments import with_options
+from tflgpu.cli.console import note
+from tflgpu.cli.extras import naming_extras
+from tflgpu.cli.terminal.progress import progress
+from tflgpu.language import Engine
+
+
+@with_options("device", "precision", "executor", "tuning", "cache", "cache_dir")
+def serve_model(
+    model: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A .litertlm, .task or .tflite file.", show_default=False)
+    ],
+    options: tflgpu.Options,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(help="A file of sentencepiece or tokenizers.", show_default="the file's own"),
+    ] = None,
+    stop: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="A token that ends an answer.", show_default="those of the file"),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen.")] = 8000,
+    sessions: Annotated[int, typer.Option(min=1, help="How many requests to answer at a time.")] = 4,
+    name: Annotated[str | None, typer.Option(help="The model's name.", show_default="that of the file")] = None,
+) -> None:
+    """Serve a language model with OpenAI's interface: chats, completions, models; health and metrics."""
+    with naming_extras():
+        import uvicorn
+
+        from tflgpu.openai_server import create_app
+    with progress(f"compiling {model.name}"):
+        engine = Engine(model, options, tokenizer=tokenizer, stops=stop or ())
+        app = create_app(engine, name=name, sessions=sessions)
+    note(f"http://{host}:{port}/v1 answers for {name or model.stem}")
+    uvicorn.run(app, host=host, port=port, log_level="warning")

@@ -1,0 +1,107 @@
+"""The application: paths of OpenAI's interface, of health and of metrics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+
+from tflgpu.errors import ModelError, TflgpuError
+from tflgpu.language import Engine
+from tflgpu.openai_server.answering import Answering
+from tflgpu.openai_server.metrics import Metrics
+from tflgpu.openai_server.requests import ChatRequest, CompletionRequest
+from tflgpu.openai_server.sessions import Sessions
+
+
+def create_app(engine: Engine, *, name: str | None = None, sessions: int = 4) -> FastAPI:
+    """Return the application of a server, for any server of ASGI.
+
+    Args:
+        engine: What answers. It is closed when the server ends.
+        name: The model's name; by default that of its file.
+        sessions: How many requests are answered at a time, each with a cache of its own; others wait.
+
+    Returns:
+        The application.
+
+    Raises:
+        ValueError: There are no sessions.
+    """
+    if sessions < 1:
+        raise ValueError(f"sessions is {sessions}; 1 or more was expected")
+    name = name or engine.file.path.stem
+    places = Sessions(engine, sessions)
+    metrics = Metrics(lambda: places.busy)
+    answering = Answering(engine, name, places, metrics)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        engine.close()
+
+    app = FastAPI(title=f"tflgpu: {name}", lifespan=lifespan)
+    model = {"id": name, "object": "model", "created": 0, "owned_by": "tflgpu"}
+
+    @app.exception_handler(RequestValidationError)
+    async def wrong_field(_: Request, error: RequestValidationError) -> JSONResponse:
+        found = error.errors()[0]
+        field = ".".join(str(part) for part in found["loc"][1:])
+        return _error(HTTPStatus.BAD_REQUEST, f"{field}: {found['msg']}", field)
+
+    @app.exception_handler(ValueError)
+    @app.exception_handler(TypeError)
+    @app.exception_handler(ModelError)
+    async def wrong_request(_: Request, error: Exception) -> JSONResponse:
+        return _error(HTTPStatus.BAD_REQUEST, str(error))
+
+    @app.exception_handler(TflgpuError)
+    async def failed(_: Request, error: TflgpuError) -> JSONResponse:
+        return _error(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
+
+    @app.post("/v1/chat/completions", response_model=None)
+    async def chat(request: ChatRequest) -> Response | dict[str, Any]:
+        prepared = await asyncio.to_thread(answering.prepare_chat, request)
+        if not request.stream:
+            return await answering.chat(request, prepared)
+        return StreamingResponse(answering.chat_stream(request, prepared), media_type="text/event-stream")
+
+    @app.post("/v1/completions", response_model=None)
+    async def completion(request: CompletionRequest) -> Response | dict[str, Any]:
+        prepared = await asyncio.to_thread(answering.prepare_completion, request)
+        if not request.stream:
+            return await answering.completion(request, prepared)
+        return StreamingResponse(answering.completion_stream(request, prepared), media_type="text/event-stream")
+
+    @app.get("/v1/models")
+    async def models() -> dict[str, Any]:
+        return {"object": "list", "data": [model]}
+
+    @app.get("/v1/models/{wanted:path}", response_model=None)
+    async def one_model(wanted: str) -> Response | dict[str, Any]:
+        if wanted != name:
+            return _error(HTTPStatus.NOT_FOUND, f"there is no model {wanted!r}; there is {name!r}")
+        return model
+
+    @app.get("/health")
+    async def health() -> dict[str, Any]:
+        return {"status": "ok", "model": name, "busy_sessions": places.busy, "sessions": sessions}
+
+    @app.get("/metrics")
+    async def counted() -> Response:
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4")
+
+    return app
+
+
+def _error(status: HTTPStatus, message: str, field: str | None = None) -> JSONResponse:
+    kind = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
+    return JSONResponse(
+        {"error": {"message": message, "type": kind, "param": field, "code": None}}, status_code=int(status)
+    )
