@@ -54,11 +54,15 @@ def test_an_unknown_pass_is_answered_with_all_of_them(no_device: None) -> None:
 def test_each_pass_for_a_device_by_name(device: tflgpu.Device) -> None:
     """On a CPU; those of other architectures say for which device they are."""
     included = ("portable", "cpu", *(["integers"] if device.integer_unit else []))
+    changing = set[str]()
     for name, each in passes_for().items():
         if each.architecture.name in included:
-            assert kinds("--after", name)
+            shown = as_json("show", MODEL, "--after", name)
+            assert shown["nodes"]
+            changing.update(change["rule"] for change in shown["fired"])
         else:
             assert "convert_layouts" in fail("show", MODEL, "--after", name)
+    assert changing and changing <= passes_for().keys()
     nodes = as_json("show", MODEL, "--after", "overwrite_states")["nodes"]
     launches = as_json("show", MODEL, "--stage", "plan")["kernels"]
     assert [node["output"] for node in nodes if not node["in_place"]] == [k["node"]["output"] for k in launches]

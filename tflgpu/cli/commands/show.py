@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,8 @@ from tflgpu.runtime.opencl.devices import choose
 # The functions import the stages of the compiler: verbs with a warm start must not.
 if TYPE_CHECKING:
     from tflgpu.frontend.control_flow.pieces import LoweredPiece
+    from tflgpu.kernels.rewriting import Planning
+    from tflgpu.passes import Step
     from tflgpu.plan import Plan
     from tflgpu.target import Target
 
@@ -149,17 +151,28 @@ def _graph_view(last: str, target: Target | None, piece: LoweredPiece, codes: Se
     """Return the graph after a portable pass, or after one for a target."""
     from tflgpu.cli.stages.graph_text import firing_lines, graph_as_dict, graph_lines
     from tflgpu.kernels.rewriting import Planning
-    from tflgpu.passes import Step, optimize, optimizing
-    from tflgpu.passes.device import planning_steps
+    from tflgpu.passes import optimize, optimizing
 
     steps = optimizing(piece.graph)
     if target is not None:
-        planned = planning_steps(Planning(optimize(piece.graph), target))
-        steps = (Step(name, planning.graph) for name, planning in planned)
+        steps = _device_steps(Planning(optimize(piece.graph), target))
     _, graph, fired = next(step for step in steps if step.name == last)
     applied = [{"rule": firing.rule, "sources": firing.sources} for firing in fired]
     lines = [*firing_lines(fired, codes), ""] if fired else []
     return View(lambda: graph_as_dict(graph) | {"fired": applied}, lambda: [*lines, *graph_lines(graph, codes)])
+
+
+def _device_steps(planning: Planning) -> Iterator[Step]:
+    """Yield the passes for a device, with the nodes that each has changed."""
+    from tflgpu.graph.rules import Firing
+    from tflgpu.passes import Step
+    from tflgpu.passes.device import planning_steps
+
+    before = planning.graph
+    for name, after in planning_steps(planning):
+        changed = (node for node in after.graph.nodes if before.producer.get(node.output) != node)
+        yield Step(name, after.graph, tuple(Firing(name, node.sources) for node in changed))
+        before = after.graph
 
 
 def _plan_view(target: Target, piece: LoweredPiece, codes: Sequence[str]) -> View:

@@ -15,7 +15,9 @@ from tflgpu.graph.rules import Firing
 
 def firing_lines(fired: Sequence[Firing], codes: Sequence[str]) -> list[str]:
     """Return a line for each rule that a pass has applied, with the operators of what it made."""
-    return [f"[dim]applied {each.rule}: {escape(_operators(each.sources, codes))}[/]" for each in fired]
+    return [
+        f"[dim]applied {each.rule}: {escape(_operators(each.sources, codes) or 'no operator')}[/]" for each in fired
+    ]
 
 
 def graph_lines(graph: Graph, codes: Sequence[str]) -> list[str]:
