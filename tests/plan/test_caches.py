@@ -11,6 +11,7 @@ from tests.support.targets import CPU, GPU, H200
 from tflgpu.frontend.entry_point import entry_point
 from tflgpu.frontend.lower import lower
 from tflgpu.graph.ir import Graph, Node, State, TensorId
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.model.reader import read_model
 from tflgpu.passes import optimize
 from tflgpu.plan import Plan
@@ -26,7 +27,7 @@ def with_caches_as_states(path: Path) -> Graph:
     given = {name: tensor for (name, _), tensor in zip(lowered.inputs, graph.inputs, strict=True)}
     found = {name: tensor for (name, _), tensor in zip(lowered.outputs, graph.outputs, strict=True)}
     caches = given.keys() & found.keys()
-    tensors, fresh = dict(graph.tensors), graph.fresh_ids()
+    tensors, fresh = dict(graph.tensors), NewTensors(graph).ids
     nodes, states = list(graph.nodes), list[State]()
     for name in sorted(caches):
         written = replace(graph[given[name]], id=next(fresh), precise=True)

@@ -12,6 +12,7 @@ import numpy as np
 from tflgpu.frontend.lowered import Lowered
 from tflgpu.frontend.run_time_sizes.open_axes import GraphSizes
 from tflgpu.graph.ir import Graph, Node, Tensor
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.ops import Emitter
 from tflgpu.ops.arithmetic.scan import CumulativeSum
 from tflgpu.ops.movement.gather import Gather, follow
@@ -37,7 +38,7 @@ def has_same_rows(one: Lowered, other: Lowered) -> bool:
 def _are_independent(graph: Graph) -> bool:
     rows = rows_of(graph) or 0
     number = Number(-1, 0, Tensor(-1, "", (), "int32"), 1, rows)
-    sizes, emit = GraphSizes(), Emitter(graph.fresh_ids(), 0)
+    sizes, emit = GraphSizes(), Emitter(NewTensors(graph).ids, 0)
     sizes.open = {tensor: {0: number} for tensor in graph.inputs}
     emit.nodes = list(graph.nodes)
     try:

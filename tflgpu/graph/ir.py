@@ -264,10 +264,6 @@ class Graph:
         alive = {*self.given, *self.wanted, *(t for n in nodes for t in (*n.outputs, *n.inputs))}
         return replace(self, tensors={i: t for i, t in known.items() if i in alive}, nodes=nodes)
 
-    def fresh_ids(self) -> Iterator[TensorId]:
-        """Tensor ids that are not in use."""
-        return iter(range(max(self.tensors, default=-1) + 1, 1 << 31))
-
 
 def remove_dead(graph: Graph) -> Graph:
     """Drop the nodes whose result reaches no output and no state."""

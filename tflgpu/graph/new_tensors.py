@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import count
 
 from tflgpu.graph.ir import Array, Graph, Tensor, TensorId
 from tflgpu.graph.layout import Shape
@@ -18,14 +19,16 @@ class NewTensors:
 
     def __init__(self, graph: Graph) -> None:
         """graph: to which they are added."""
-        self.ids = graph.fresh_ids()
+        self.ids = count(max(graph.tensors, default=-1) + 1)
+        self._known = graph.tensors
         self._made: dict[TensorId, Tensor] = {}
 
     def __iter__(self) -> Iterator[Tensor]:
         return iter(self._made.values())
 
     def __getitem__(self, tensor: TensorId) -> Tensor:
-        return self._made[tensor]
+        """Return one of these tensors or of the graph's."""
+        return self._made.get(tensor) or self._known[tensor]
 
     def add(self, tensor: Tensor) -> Tensor:
         """``tensor`` with an id of its own."""

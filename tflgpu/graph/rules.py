@@ -39,7 +39,7 @@ class Draft:
         self._before: dict[TensorId, int] = {}  # how often tensors were read before a change
 
     def __getitem__(self, tensor: TensorId) -> Tensor:
-        return self._graph.tensors.get(tensor) or self.new[tensor]
+        return self.new[tensor]
 
     def constant(self, tensor: TensorId) -> Array | None:
         """Return the elements of a tensor; None if they are computed."""

@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId, remove_dead
 from tflgpu.graph.layout import Shape, geometry_of, keeps_bytes, without_units
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.fusing import is_pointwise, kernel_inputs
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import POINTWISE
@@ -55,8 +56,7 @@ class _Merging:
     def __init__(self, graph: Graph, are_rows: Mapping[TensorId, bool] = MappingProxyType({})) -> None:
         self._graph = graph
         self._are_rows = are_rows
-        self._tensors = dict(graph.tensors)
-        self._fresh = graph.fresh_ids()
+        self._tensors = NewTensors(graph)
         self._nodes: list[Node] = []
         self._views: dict[TensorId, View] = {}
         self._moved: dict[TensorId, Node] = {}  # a single node that makes a view
@@ -73,7 +73,7 @@ class _Merging:
                 self._nodes.append(replace(node, inputs=tuple(map(self._plain, node.inputs))))
             if node.output in self._graph.wanted:
                 self._plain(node.output)
-        return self._graph.with_nodes(self._nodes, self._tensors.values())
+        return self._graph.with_nodes(self._nodes, self._tensors)
 
     def choose_rows(self) -> dict[TensorId, bool]:
         """Whether nodes that could do either should compute rows of a matrix, by their outputs."""
@@ -184,7 +184,7 @@ class _Merging:
             self._in_shape(t, (*leading, self._tensors[t].shape[-1])) if i in full else self._flat(t, node)
             for i, t in enumerate(node.inputs)
         ]
-        result = self._add_tensor(self._tensors[node.output], (*leading, shape[-1]))
+        result = self._tensors.like(self._tensors[node.output], (*leading, shape[-1])).id
         self._nodes.append(replace(node, inputs=tuple(inputs), output=result))
         self._views[node.output] = View(result, whole(prod(shape)))
         return True
@@ -205,7 +205,7 @@ class _Merging:
         if not source or any(len(self._tensors[t].shape) > len(source) for t in node.inputs if t not in operands):
             return False  # a number of more axes would not broadcast
         inputs = [self._in_shape(t, source) if t in operands else t for t in node.inputs]
-        result = self._add_tensor(self._tensors[node.output], source)
+        result = self._tensors.like(self._tensors[node.output], source).id
         self._nodes.append(replace(node, inputs=tuple(inputs), output=result))
         self._views[node.output] = View(result, whole(prod(source)))
         return True
@@ -224,7 +224,7 @@ class _Merging:
         if len(shape) - first < 2 or tensor in self._written or not source or not keeps_bytes(source, joined):
             return False
         operand = self._in_shape(tensor, joined)
-        result = self._add_tensor(self._tensors[node.output], (*new[:first], prod(new[first:])))
+        result = self._tensors.like(self._tensors[node.output], (*new[:first], prod(new[first:]))).id
         padding = replace(attributes, axes=(*attributes.axes[:first], AxisMap(first)))
         self._nodes.append(replace(node, inputs=(operand,), output=result, attributes=padding))
         self._views[node.output] = View(result, whole(prod(new)))
@@ -309,7 +309,7 @@ class _Merging:
             return view.source
         made = (view.source, view.strided, shape)
         if made not in self._made:
-            self._made[made] = self._add_tensor(self._tensors[tensor], shape)
+            self._made[made] = self._tensors.like(self._tensors[tensor], shape).id
             self._nodes.append(self._movement(view, self._made[made]))
         return self._made[made]
 
@@ -326,14 +326,7 @@ class _Merging:
         value = self._tensors[tensor]
         if value.shape == shape or value.data is None:
             return tensor
-        constant = replace(value, id=next(self._fresh), shape=shape, data=value.data.reshape(shape), scale=None)
-        self._tensors[constant.id] = constant
-        return constant.id
-
-    def _add_tensor(self, like: Tensor, shape: Shape) -> TensorId:
-        tensor = replace(like, id=next(self._fresh), name="", shape=shape)
-        self._tensors[tensor.id] = tensor
-        return tensor.id
+        return self._tensors.add(replace(value, shape=shape, data=value.data.reshape(shape), scale=None)).id
 
 
 def _planes(shape: Shape) -> tuple[int, int]:

@@ -36,7 +36,9 @@ from tflgpu.passes.sum_squares import sum_squares
 
 Pass = Callable[[Graph], Graph]
 
-# By the names that `tflgpu show --after` takes.
+# By the names that `tflgpu show --after` takes. Rules rewrite what lies around one node. A function decides about more:
+# how far a transpose sinks or a movement reaches, which tensors hold the same or rows of one, which layers read one
+# matrix, what half precision cannot hold.
 PASSES: Mapping[str, Pass] = {
     "nest_concatenations": nest_concatenations,
     "slice_concatenations": slice_concatenations,

@@ -11,8 +11,9 @@ from math import prod
 
 import numpy as np
 
-from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
+from tflgpu.graph.ir import Graph, Node, TensorId
 from tflgpu.graph.layout import Shape, keeps_bytes
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
 
@@ -40,8 +41,7 @@ def sink_transposes(graph: Graph) -> Graph:
 class _Sinking:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._tensors = dict(graph.tensors)
-        self._fresh = graph.fresh_ids()
+        self._tensors = NewTensors(graph)
         self._nodes: list[Node] = []
         self._transposed: dict[TensorId, Transposed] = {}
         self._written: set[TensorId] = set()  # the transposed tensors that a node computes
@@ -58,7 +58,7 @@ class _Sinking:
                 self._nodes.append(replace(node, inputs=tuple(map(self._plain, node.inputs))))
             if node.output in self._graph.wanted:
                 self._plain(node.output)
-        return self._graph.with_nodes(self._nodes, self._tensors.values())
+        return self._graph.with_nodes(self._nodes, self._tensors)
 
     def _transpose(self, output: TensorId, tensor: TensorId, order: Order, sources: tuple[int, ...]) -> None:
         """Remember that ``output`` is a transpose of ``tensor``; two transposes in a row become one."""
@@ -101,7 +101,7 @@ class _Sinking:
         if len(known) < len(inputs):
             return None
         shape = tuple(output.shape[axis] for axis in _inverse(order))
-        inner = self._like(output, shape)
+        inner = self._tensors.like(output, shape).id
         return replace(reordered, inputs=known, output=inner), order
 
     def _past_reshape(self, node: Node, order: Order) -> tuple[Node, Order] | None:
@@ -127,7 +127,7 @@ class _Sinking:
         added = iter(range(0 if first else len(split), units if first else len(output.shape)))
         new = tuple(places[axis] if size > 1 else next(added) for axis, size in enumerate(output.shape))
         shape = tuple(output.shape[axis] for axis in _inverse(new))
-        inner = self._like(output, shape)
+        inner = self._tensors.like(output, shape).id
         in_place = keeps_bytes(sizes, shape)
         return replace(node, inputs=(source,), output=inner, in_place=in_place), new
 
@@ -143,17 +143,11 @@ class _Sinking:
         others = [t for t in computed if t.id not in self._transposed]
         return undone and len(others) == 1 and all(t.size == result.size for t in computed)
 
-    def _like(self, tensor: Tensor, shape: Shape) -> TensorId:
-        """Return a tensor of ``shape`` that a node will compute, else as ``tensor``."""
-        made = replace(tensor, id=next(self._fresh), name="", shape=shape)
-        self._tensors[made.id] = made
-        return made.id
-
     def _moved_back(self, tensor: TensorId, order: Order) -> TensorId:
         """Return a transpose of an untransposed tensor, which ``order`` would turn into the tensor."""
         value, units = self._tensors[tensor], len(order) - len(self._tensors[tensor].shape)
         shape = tuple(((1,) * units + value.shape)[axis] for axis in _inverse(order))
-        moved = self._like(value, shape)
+        moved = self._tensors.like(value, shape).id
         self._nodes.append(Node("rearrange", (tensor,), moved, Rearrange(tuple(map(AxisMap, order[units:])))))
         return moved
 
@@ -174,9 +168,7 @@ class _Sinking:
             return None
         data = value.data.reshape((1,) * (len(order) - value.data.ndim) + value.shape).transpose(_inverse(order))
         data = np.ascontiguousarray(data)
-        constant = replace(value, id=next(self._fresh), shape=data.shape, data=data, scale=None)
-        self._tensors[constant.id] = constant
-        return constant.id
+        return self._tensors.add(replace(value, shape=data.shape, data=data, scale=None)).id
 
 
 def _moves_unit_axes(shape: Shape, order: Order) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
 from tflgpu.graph.layout import Geometry, Shape
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.fusing import epilogue_behind
 from tflgpu.kernels.kernel import Storage
@@ -56,9 +57,8 @@ class _Moving:
     """Nodes in the place of others, and what they add to a graph."""
 
     def __init__(self, graph: Graph, storage: Mapping[TensorId, Storage]) -> None:
-        self._graph, self._fresh = graph, graph.fresh_ids()
+        self._graph, self.tensors = graph, NewTensors(graph)
         self.nodes: list[Node] = []
-        self.tensors: list[Tensor] = []
         self.storage = dict(storage)
 
     def add_product(self, node: Node, element: ElementType) -> None:
@@ -89,18 +89,14 @@ class _Moving:
         shape = (1,) * new + tuple(side.shape[axis] for axis in order)
         if side.data is not None:
             moved = np.ascontiguousarray(side.data.transpose(order)).reshape(shape)
-            self.tensors.append(replace(side, id=next(self._fresh), shape=shape, data=moved, scale=None))
-            return self.tensors[-1].id
+            return self.tensors.add(replace(side, shape=shape, data=moved, scale=None)).id
         result = self._new(shape, self.storage[side.id].type, side)
         attributes = Rearrange(tuple(AxisMap(new + axis) for axis in order))
         self.nodes.append(Node("rearrange", (side.id,), result, attributes, sources=node.sources))
         return result
 
     def _new(self, shape: Shape, element: ElementType, like: Tensor | None = None) -> TensorId:
-        tensor = (
-            Tensor(next(self._fresh), "", shape) if like is None else replace(like, id=next(self._fresh), shape=shape)
-        )
-        self.tensors.append(tensor)
+        tensor = self.tensors.add(Tensor(-1, "", shape) if like is None else replace(like, shape=shape))
         grid = None if like is None else self.storage[like.id].grid
         self.storage[tensor.id] = Storage(Geometry(shape), element, grid=grid)
         return tensor.id

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tflgpu.graph.ir import Node, Tensor, TensorId
 from tflgpu.graph.layout import Geometry, Shape
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
 from tflgpu.kernels.kernel import Storage
@@ -55,38 +56,34 @@ def divide_sorts(planning: Planning) -> Planning:
     """Put several nodes for each ``top_k`` of long rows; values and indices of one operator share all but the last."""
     graph, target = planning.graph, planning.target
     nodes: list[Node] = []
-    tensors: list[Tensor] = []
-    fresh, orders = graph.fresh_ids(), dict[tuple[TensorId, int], TensorId]()
+    new, orders = NewTensors(graph), dict[tuple[TensorId, int], TensorId]()
     for node in graph.nodes:
         source, shape = graph[node.inputs[0]] if node.inputs else None, graph[node.output].shape
         if node.kind != "top_k" or source is None or source.shape[-1] * shape[-1] <= FEW or 0 in shape:
             nodes.append(node)
             continue
         if (source.id, shape[-1]) not in orders:
-            for sorting, result in _sort(node, source, shape, fresh, target):
-                nodes.append(sorting)
-                tensors.append(result)
-            orders[source.id, shape[-1]] = tensors[-1].id
+            nodes += _sort(node, source, shape, new, target)
+            orders[source.id, shape[-1]] = nodes[-1].output
         nodes.append(_result(node, orders[source.id, shape[-1]], len(shape)))
-    return planning.with_nodes(nodes, tensors, {t.id: Storage(Geometry(t.shape), "int") for t in tensors})
+    return planning.with_nodes(nodes, new, {t.id: Storage(Geometry(t.shape), "int") for t in new})
 
 
-def _sort(
-    node: Node, source: Tensor, shape: Shape, fresh: Iterator[TensorId], target: Target
-) -> Iterator[tuple[Node, Tensor]]:
-    """Yield the nodes that give the indices of the greatest channels, a tensor of ``shape``, and what each computes."""
+def _sort(node: Node, source: Tensor, shape: Shape, new: NewTensors, target: Target) -> Iterator[Node]:
+    """Yield the nodes that give the indices of the greatest channels, a tensor of ``shape``."""
     count, kept, rows = source.shape[-1], shape[-1], Geometry(source.shape).pixels
     kind, block = _first_kernel(count, kept, rows, target)
     runs = tile_count(count, block)
     # Who sorts a whole block needs room for it twice.
-    found = Tensor(next(fresh), "", (rows * runs, 2 * block if kind == "sorted_runs" else min(kept, block)), "int32")
-    yield Node(kind, (source.id,), found.id, Runs(block), sources=node.sources), found
+    first = (rows * runs, 2 * block if kind == "sorted_runs" else min(kept, block))
+    found = new.add(Tensor(-1, "", first, "int32")).id
+    yield Node(kind, (source.id,), found, Runs(block), sources=node.sources)
     last = False
     while not last:
         runs, last = tile_count(runs, 2), runs <= 2
         merged = shape if last else (rows * runs, min(kept, 2 * block))
-        result = Tensor(next(fresh), "", merged, "int32")
-        yield Node("merged_runs", (source.id, found.id), result.id, Merge(block), sources=node.sources), result
+        result = new.add(Tensor(-1, "", merged, "int32")).id
+        yield Node("merged_runs", (source.id, found), result, Merge(block), sources=node.sources)
         found, block = result, 2 * block
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, Tensor, TensorId, Value, epilogue_after_first, joint_sources
 from tflgpu.graph.layout import Geometry
+from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.fusing import epilogue_without_inputs, is_pointwise, kernel_inputs
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.divided.shared_sums import COUNTS, least_cycles, waiting_cycles
@@ -46,27 +47,27 @@ class Head:
 def divide_classifiers(planning: Planning) -> Planning:
     """Put two nodes for the ends of classifiers that run faster so."""
     graph, storage = planning.graph, planning.storage
-    known, fresh = dict[TensorId, Storage](), graph.fresh_ids()
+    known, new = dict[TensorId, Storage](), NewTensors(graph)
     divided: dict[TensorId, tuple[Node, Node]] = {}  # by what the softmax writes
-    dropped, tensors = set[TensorId](), list[Tensor]()
+    dropped = set[TensorId]()
     for node in graph.nodes:
         head = _head(graph, storage, node)
         if head is None:
             continue
-        tensor = next(fresh)
+        tensor = next(new.ids)
         count = _best_count(head, graph, storage, planning.target_of(tensor))
         if not count:
             continue
         layer = graph[head.layer.output]
         first, *others = layer.shape
         shares = Tensor(tensor, "", (count * first, *others), precise=layer.precise)
-        tensors.append(shares)
+        new.keep([shares])
         known[shares.id] = Storage(Geometry(shares.shape), "float")
         divided[node.output] = _divided(head, shares.id, count)
         dropped |= head.between
     kept = (node for node in graph.nodes if node.output not in dropped)
     nodes = [new for node in kept for new in divided.get(node.output, (node,))]
-    return planning.with_nodes(nodes, tensors, known)
+    return planning.with_nodes(nodes, new, known)
 
 
 def _head(graph: Graph, storage: Mapping[TensorId, Storage], softmax: Node) -> Head | None:
