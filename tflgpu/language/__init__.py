@@ -12,6 +12,7 @@ from __future__ import annotations
 from tflgpu.language.answer import Answer, Statistics
 from tflgpu.language.containers import LanguageFile, TokenizerData, open_language_file
 from tflgpu.language.conversation import Conversation, Reply
+from tflgpu.language.embedder import Embedder
 from tflgpu.language.generator import Generator
 from tflgpu.language.language_engine import Engine
 from tflgpu.language.language_metadata import LanguageMetadata
@@ -25,6 +26,7 @@ __all__ = [
     "Answer",
     "BusyError",
     "Conversation",
+    "Embedder",
     "Engine",
     "Generator",
     "LanguageFile",

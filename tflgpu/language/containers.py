@@ -13,7 +13,12 @@ from typing import BinaryIO, Literal
 
 from tflgpu.errors import ModelError
 from tflgpu.language.language_metadata import LanguageMetadata
-from tflgpu.language.metadata_messages import check_executor_metadata, section_metadata, task_metadata
+from tflgpu.language.metadata_messages import (
+    check_executor_metadata,
+    embedding_metadata,
+    section_metadata,
+    task_metadata,
+)
 from tflgpu.language.section_table import MAGIC, Section, read_sections
 from tflgpu.model.constants.external_buffers import without_external_buffers
 from tflgpu.model.foreign_files import HEAD, described
@@ -23,6 +28,8 @@ ZIP_MAGIC = b"PK\x03\x04"
 
 # The names of a .task file's parts, and of the model among the sections of a .litertlm file.
 MODEL, TOKENIZER, METADATA = "TF_LITE_PREFILL_DECODE", "TOKENIZER_MODEL", "METADATA"
+
+ENCODER = "TF_LITE_TEXT_ENCODER"  # which makes vectors of texts
 
 # The group of external buffers whose bytes are the section of weights of the same model_type.
 WEIGHTS = "tflite_weights"
@@ -114,6 +121,7 @@ def _open_sections(path: Path, file: BinaryIO) -> LanguageFile:
     weights = {_model_type(s): _SectionBytes(path, s) for s in reversed(sections) if s.type == "weights"}
     models: dict[str, Callable[[], bytes]] = {}
     tokenizer, metadata = None, LanguageMetadata()
+    kinds = {section.type for section in sections}
     for section in sections:
         match section.type:
             case "model":
@@ -127,7 +135,9 @@ def _open_sections(path: Path, file: BinaryIO) -> LanguageFile:
                     tokenizer = TokenizerData("tokenizers", _uncompressed(data))
             case "metadata":
                 metadata = section_metadata(_SectionBytes(path, section)())
-            case "executor metadata":
+            case "embedding metadata" if "metadata" not in kinds:
+                metadata = embedding_metadata(_SectionBytes(path, section)())
+            case "embedding metadata" | "executor metadata":  # an earlier revision has the executor's at that number
                 check_executor_metadata(_SectionBytes(path, section)())
     return LanguageFile(path, models, tokenizer, metadata)
 

@@ -14,14 +14,14 @@ from typing import Self
 import tflgpu
 from tflgpu.errors import ModelError
 from tflgpu.language.answer import Wish
-from tflgpu.language.containers import LanguageFile, TokenizerData, open_language_file, tokenizer_data
+from tflgpu.language.containers import LanguageFile, open_language_file
 from tflgpu.language.grammars import Grammars
 from tflgpu.language.language_steps import language_steps
 from tflgpu.language.sampling import Constraint, Sampling, sampling_of
 from tflgpu.language.text_session import Session
 from tflgpu.language.texts import check_texts, utf8_text
 from tflgpu.language.token_decoder import TokenModel
-from tflgpu.language.tokenizer import Tokenizer, load_tokenizer, tokens_of
+from tflgpu.language.tokenizer import Tokenizer, given_tokenizer, tokens_of
 from tflgpu.model.reader import read_signatures
 
 
@@ -69,12 +69,9 @@ class Engine:
         check_texts("stops", stops)
         self.file = open_language_file(path)
         metadata = self.file.metadata
-        self._tokenizer_data = _tokenizer_data(self.file, tokenizer)
-        if self._tokenizer_data is None:
-            assert tokenizer is not None and not isinstance(tokenizer, str | PathLike)
-            self.tokenizer = tokenizer
-        else:
-            self.tokenizer = load_tokenizer(self._tokenizer_data, metadata.bytes_as_letters)
+        if tokenizer is None and self.file.tokenizer is None:
+            _check_language_model(self.file)
+        self.tokenizer = given_tokenizer(self.file, tokenizer)
         named = (*metadata.stops, *stops)
         self.stops = tuple(filter(None, (tokens_of(self.tokenizer, stop) for stop in named)))
         self.start = () if metadata.start is None else tokens_of(self.tokenizer, metadata.start)
@@ -97,7 +94,7 @@ class Engine:
         Raises ValueError if the extra ``grammar`` is not installed, no token ends an answer, or the tokenizer is no
         file.
         """
-        return Grammars(self._tokenizer_data, self.stops)
+        return Grammars(getattr(self.tokenizer, "file", None), self.stops)
 
     def session(self) -> Session:
         """Return a session, whose cache is empty.
@@ -204,15 +201,3 @@ def _check_language_model(file: LanguageFile) -> None:
         return
     with _naming(file.path):
         language_steps(signatures)
-
-
-def _tokenizer_data(file: LanguageFile, given: str | PathLike[str] | Tokenizer | None) -> TokenizerData | None:
-    """Return the tokenizer's file; None for an object. Raises ValueError if there is neither."""
-    if isinstance(given, str | PathLike):
-        return tokenizer_data(Path(given).read_bytes())
-    if given is not None:
-        return None
-    if file.tokenizer is None:
-        _check_language_model(file)
-        raise ValueError(f"{file.path} has no tokenizer; give one: a file of sentencepiece or tokenizers")
-    return file.tokenizer

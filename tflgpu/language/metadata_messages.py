@@ -41,6 +41,16 @@ _KNOWN = {
     # Where a sampler runs, and whether it knows exact probabilities, changes no token.
     "SamplerParameters": {"type", "k", "p", "temperature", "seed", "backend", "compute_exact_log_probs"},
     "Channel": {"channel_name", "start", "end", "is_reasoning_channel"},
+    # What sounds need, and the shortest text, change nothing of a text's vector.
+    "EmbeddingMetadata": {
+        "embedding_model_type",
+        "bos_token",
+        "eos_token",
+        "audio_preprocessor",
+        "min_input_length",
+        "max_input_length",
+        "min_runtime_version",
+    },
     "ExecutorMetadata": {"llm_executor_metadata"},
     "LlmExecutorMetadata": {"state_buffers", "attention_mask_settings"},
     # The lengths of a state are those of the model's tensors.
@@ -106,6 +116,22 @@ def section_metadata(data: bytes) -> LanguageMetadata:
         calls_functions=_given(message, "supports_function_calling"),
         model_type=kind or "",
         model_fields=MappingProxyType(_fields(getattr(message.llm_model_type, kind)) if kind else {}),
+        least_runtime=message.min_runtime_version,
+    )
+
+
+def embedding_metadata(data: bytes) -> LanguageMetadata:
+    """Return what a .litertlm file with an encoder of texts has: a message EmbeddingMetadata. Raises as
+    :func:`section_metadata` does."""
+    message = _parsed(_generated("embedding_metadata_pb2").EmbeddingMetadata, data)
+    _check_runtime(message.min_runtime_version)
+    kind, end = message.embedding_model_type.WhichOneof("model_type"), _named_token(message.eos_token)
+    return LanguageMetadata(
+        start=_named_token(message.bos_token),
+        stops=() if end is None else (end,),
+        max_tokens=max(message.max_input_length, 0),
+        model_type=kind or "",
+        model_fields=MappingProxyType(_fields(getattr(message.embedding_model_type, kind)) if kind else {}),
         least_runtime=message.min_runtime_version,
     )
 

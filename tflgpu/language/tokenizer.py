@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from os import PathLike
+from pathlib import Path
 from typing import Any, Protocol
 
 from tflgpu.errors import ModelError, catching_panics, install_command
-from tflgpu.language.containers import TokenizerData
+from tflgpu.language.containers import LanguageFile, TokenizerData, tokenizer_data
 from tflgpu.language.language_metadata import NamedToken
 
 # What a decoder puts in place of bytes that are no text, such as the first ones of a character.
@@ -48,6 +50,20 @@ def load_tokenizer(file: TokenizerData, bytes_as_letters: bool = False) -> Token
     return Letters(tokenizer) if bytes_as_letters else tokenizer
 
 
+def given_tokenizer(file: LanguageFile, given: str | PathLike[str] | Tokenizer | None) -> Tokenizer:
+    """Return a caller's tokenizer: a file's path or an object; or else that of the model's file.
+
+    Raises as :func:`load_tokenizer` does, and ValueError if there is none, OSError if a file cannot be read.
+    """
+    if isinstance(given, str | PathLike):
+        return load_tokenizer(tokenizer_data(Path(given).read_bytes()))
+    if given is not None:
+        return given
+    if file.tokenizer is None:
+        raise ValueError(f"{file.path} has no tokenizer; give one: a file of sentencepiece or tokenizers")
+    return load_tokenizer(file.tokenizer, file.metadata.bytes_as_letters)
+
+
 def tokens_of(tokenizer: Tokenizer, named: NamedToken) -> tuple[int, ...]:
     """Return the tokens that a file names by their text or by their ids."""
     if not isinstance(named, str):
@@ -57,17 +73,25 @@ def tokens_of(tokenizer: Tokenizer, named: NamedToken) -> tuple[int, ...]:
 
 
 class _Checked:
-    """A tokenizer of a package, each fault of which is a ModelError: the packages raise Exception itself, and panic."""
+    """A tokenizer of a package, each fault of which is a ModelError: the packages raise Exception itself, and panic.
+
+    file: its file.
+    """
 
     def __init__(self, module: Any, file: TokenizerData) -> None:
         kind = _SentencePieces if file.package == "sentencepiece" else _TokenizersFile
-        self._package = file.package
+        self._package, self.file = file.package, file
         with self._faults("read the tokenizer"):
-            self._tokenizer: Tokenizer = kind(module, file.data)
+            self._tokenizer: _SentencePieces | _TokenizersFile = kind(module, file.data)
 
     def encode(self, text: str) -> list[int]:
         with self._faults("make tokens of the text"):
             return self._tokenizer.encode(text)
+
+    def encode_whole(self, text: str) -> list[int]:
+        """Return the tokens of a text, with those that the file puts around each text."""
+        with self._faults("make tokens of the text"):
+            return self._tokenizer.encode_whole(text)
 
     def decode(self, tokens: Sequence[int]) -> str:
         with self._faults("make text of tokens"):
@@ -93,6 +117,8 @@ class _SentencePieces:
     def encode(self, text: str) -> list[int]:
         return list(self._processor.encode(text))
 
+    encode_whole = encode
+
     def decode(self, tokens: Sequence[int]) -> str:
         size = self._processor.get_piece_size()
         return str(self._processor.decode([token for token in tokens if token < size]))
@@ -108,6 +134,9 @@ class _TokenizersFile:
 
     def encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def encode_whole(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=True).ids)
 
     def decode(self, tokens: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False))

@@ -13,18 +13,19 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from tflgpu.errors import ModelError, TflgpuError
-from tflgpu.language import Engine
+from tflgpu.language import Embedder, Engine
 from tflgpu.openai_server.answering import Answering
+from tflgpu.openai_server.embeddings import embeddings
 from tflgpu.openai_server.metrics import Metrics
-from tflgpu.openai_server.requests import ChatRequest, CompletionRequest
+from tflgpu.openai_server.requests import ChatRequest, CompletionRequest, EmbeddingRequest
 from tflgpu.openai_server.sessions import Sessions
 
 
-def create_app(engine: Engine, *, name: str | None = None, sessions: int = 4) -> FastAPI:
+def create_app(engine: Engine | Embedder, *, name: str | None = None, sessions: int = 4) -> FastAPI:
     """Return the application of a server, for any server of ASGI.
 
     Args:
-        engine: What answers. It is closed when the server ends.
+        engine: What answers, or makes vectors. It is closed when the server ends.
         name: The model's name; by default that of its file.
         sessions: How many requests are answered at a time, each with a cache of its own; others wait.
 
@@ -37,9 +38,6 @@ def create_app(engine: Engine, *, name: str | None = None, sessions: int = 4) ->
     if sessions < 1:
         raise ValueError(f"sessions is {sessions}; 1 or more was expected")
     name = name or engine.file.path.stem
-    places = Sessions(engine, sessions)
-    metrics = Metrics(lambda: places.busy)
-    answering = Answering(engine, name, places, metrics)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -65,6 +63,29 @@ def create_app(engine: Engine, *, name: str | None = None, sessions: int = 4) ->
     async def failed(_: Request, error: TflgpuError) -> JSONResponse:
         return _error(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
 
+    @app.get("/v1/models")
+    async def models() -> dict[str, Any]:
+        return {"object": "list", "data": [model]}
+
+    @app.get("/v1/models/{wanted:path}", response_model=None)
+    async def one_model(wanted: str) -> Response | dict[str, Any]:
+        if wanted != name:
+            return _error(HTTPStatus.NOT_FOUND, f"there is no model {wanted!r}; there is {name!r}")
+        return model
+
+    if isinstance(engine, Embedder):
+        _add_embeddings(app, engine, name)
+    else:
+        _add_answers(app, engine, name, sessions)
+    return app
+
+
+def _add_answers(app: FastAPI, engine: Engine, name: str, sessions: int) -> None:
+    """Add the paths of a model that answers."""
+    places = Sessions(engine, sessions)
+    metrics = Metrics(lambda: places.busy)
+    answering = Answering(engine, name, places, metrics)
+
     @app.post("/v1/chat/completions", response_model=None)
     async def chat(request: ChatRequest) -> Response | dict[str, Any]:
         prepared = await asyncio.to_thread(answering.prepare_chat, request)
@@ -79,16 +100,6 @@ def create_app(engine: Engine, *, name: str | None = None, sessions: int = 4) ->
             return await answering.completion(request, prepared)
         return StreamingResponse(answering.completion_stream(request, prepared), media_type="text/event-stream")
 
-    @app.get("/v1/models")
-    async def models() -> dict[str, Any]:
-        return {"object": "list", "data": [model]}
-
-    @app.get("/v1/models/{wanted:path}", response_model=None)
-    async def one_model(wanted: str) -> Response | dict[str, Any]:
-        if wanted != name:
-            return _error(HTTPStatus.NOT_FOUND, f"there is no model {wanted!r}; there is {name!r}")
-        return model
-
     @app.get("/health")
     async def health() -> dict[str, Any]:
         return {"status": "ok", "model": name, "busy_sessions": places.busy, "sessions": sessions}
@@ -97,7 +108,17 @@ def create_app(engine: Engine, *, name: str | None = None, sessions: int = 4) ->
     async def counted() -> Response:
         return Response(metrics.text(), media_type="text/plain; version=0.0.4")
 
-    return app
+
+def _add_embeddings(app: FastAPI, embedder: Embedder, name: str) -> None:
+    """Add the paths of a model that makes vectors of texts."""
+
+    @app.post("/v1/embeddings")
+    async def embed(request: EmbeddingRequest) -> dict[str, Any]:
+        return await asyncio.to_thread(embeddings, embedder, name, request)
+
+    @app.get("/health")
+    async def health() -> dict[str, Any]:
+        return {"status": "ok", "model": name}
 
 
 def _error(status: HTTPStatus, message: str, field: str | None = None) -> JSONResponse:

@@ -70,3 +70,12 @@ class CompletionRequest(_Request):
     echo: Literal[False] = False
     best_of: Literal[1] = 1
     suffix: None = None
+
+
+class EmbeddingRequest(_Strict):
+    """Request of vectors of texts, or of their tokens."""
+
+    input: str | list[str] | list[int] | list[list[int]] = Field(min_length=1)
+    model: str = ""
+    encoding_format: Literal["float", "base64"] = "float"
+    user: str | None = None

@@ -12,7 +12,7 @@ from tflgpu.cli.arguments import with_options
 from tflgpu.cli.console import note
 from tflgpu.cli.extras import naming_extras
 from tflgpu.cli.terminal.progress import progress
-from tflgpu.language import Engine
+from tflgpu.language import Embedder, Engine
 
 
 @with_options("device", "precision", "executor", "tuning", "cache", "cache_dir")
@@ -32,15 +32,20 @@ def serve_model(
     host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen.")] = 8000,
     sessions: Annotated[int, typer.Option(min=1, help="How many requests to answer at a time.")] = 4,
+    embeddings: Annotated[bool, typer.Option(help="Make vectors of texts with an encoder.")] = False,
     name: Annotated[str | None, typer.Option(help="The model's name.", show_default="that of the file")] = None,
 ) -> None:
-    """Serve a language model with OpenAI's interface: chats, completions, models; health and metrics."""
+    """Serve a language model with OpenAI's interface: chats and completions, or embeddings; health and metrics."""
     with naming_extras():
         import uvicorn
 
         from tflgpu.openai_server import create_app
+    engine: Engine | Embedder
     with progress(f"compiling {model.name}"):
-        engine = Engine(model, options, tokenizer=tokenizer, stops=stop or ())
+        if embeddings:
+            engine = Embedder(model, options, tokenizer=tokenizer)
+        else:
+            engine = Engine(model, options, tokenizer=tokenizer, stops=stop or ())
         app = create_app(engine, name=name, sessions=sessions)
     note(f"http://{host}:{port}/v1 answers for {name or model.stem}")
     uvicorn.run(app, host=host, port=port, log_level="warning")
