@@ -29,7 +29,7 @@ from tflgpu.runtime.kernel_times import kernel_times
 from tflgpu.runtime.model_variables import ModelVariables
 from tflgpu.runtime.opencl.process import Using, is_orphan
 from tflgpu.runtime.opencl.session import Session, session_on
-from tflgpu.runtime.runner import Runner
+from tflgpu.runtime.runner import RowSizes, Runner
 from tflgpu.runtime.signatures import Family, Signatures
 from tflgpu.runtime.submission import Submission
 
@@ -121,7 +121,8 @@ class CompiledModel:
         self._artifact: Artifact = instance.artifact
         self._constants = tuple(instance.constants())
         self._variables = variables or (ModelVariables() if family is None else family.variables)
-        runs = self._open_for_shapes, self._variables
+        rows = RowSizes(self._known_for_shapes, self._have_same_rows, sum(self.seconds.values()))
+        runs = self._open_for_shapes, self._variables, rows
         self._runner = Runner(self.inputs, self._opener.session, instance, *runs)
         self._states: ModelSession | None = None if family is None else family.states
         self._family_beside = None if family is None else ref(family)
@@ -472,12 +473,20 @@ class CompiledModel:
     def _open_for_shapes(self, shapes: tuple[Shape, ...]) -> Instance:
         """Return the instance for inputs of these shapes. Raises ModelError if the model's file is needed and has
         changed."""
-        wanted = {info.name: shape for info, shape in zip(self.inputs, shapes, strict=True)}
-        is_first = shapes == tuple(info.shape for info in self.inputs)
-        options = self.options if is_first else replace(self.options, shapes=Shapes(inputs=wanted))
-        instance = self._opener.open(options, Stopwatch())
+        instance = self._opener.open(self._options_for(shapes), Stopwatch())
         _warn_of_half(instance)
         return instance
+
+    def _known_for_shapes(self, shapes: tuple[Shape, ...]) -> Instance | None:
+        return self._opener.known(self._options_for(shapes))
+
+    def _have_same_rows(self, one: tuple[Shape, ...], other: tuple[Shape, ...]) -> bool:
+        return self._opener.have_same_rows(self._options_for(one), self._options_for(other))
+
+    def _options_for(self, shapes: tuple[Shape, ...]) -> Options:
+        wanted = {info.name: shape for info, shape in zip(self.inputs, shapes, strict=True)}
+        is_first = shapes == tuple(info.shape for info in self.inputs)
+        return self.options if is_first else replace(self.options, shapes=Shapes(inputs=wanted))
 
     def __enter__(self) -> CompiledModel:
         return self

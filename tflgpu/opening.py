@@ -14,7 +14,7 @@ from tflgpu.artifact import serializer
 from tflgpu.artifact.artifact import Artifact
 from tflgpu.artifact.cache import Cache, Key, content_hash, warn_once
 from tflgpu.artifact.executable import SharedConstants
-from tflgpu.errors import BuildError, CacheMissError, DeviceError, UnsupportedError
+from tflgpu.errors import BuildError, CacheMissError, DeviceError, TflgpuError, UnsupportedError
 from tflgpu.measure.device_model import planned_target
 from tflgpu.model.model_source import ModelContent, ModelSource
 from tflgpu.options import Options
@@ -99,6 +99,36 @@ class Opener:
         if not instance.artifact.has_free_axes:
             self.model.release()
         return instance
+
+    def known(self, options: Options) -> Instance | None:
+        """Return the model as the cache has it; None if it has to be compiled.
+
+        Args:
+            options: The caller's choices, with the shapes of inputs that are wanted.
+        """
+        if options.cache == "off":
+            return None
+        try:
+            return self.open(replace(options, cache="require"), Stopwatch())
+        except CacheMissError:
+            return None
+
+    def have_same_rows(self, one: Options, other: Options) -> bool:
+        """Whether a batch of other shapes of inputs can be computed by runs of what is compiled.
+
+        Args:
+            one: The caller's choices, with the shapes that are compiled.
+            other: The same, with the shapes that are wanted.
+        """
+        from tflgpu.frontend.independent_rows import has_same_rows
+
+        if other.cache == "require":
+            return False
+        try:
+            lowered = [_lower(self.model, options, self.target) for options in (one, other)]
+        except (TflgpuError, ValueError):  # which compiling raises, too
+            return False
+        return has_same_rows(*(frontend.lowered for frontend in lowered))
 
     @property
     def session(self) -> Session:

@@ -57,7 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "hardware_accelerator": set(),
     "tensor_buffer": {"graph", "runtime"},
     "compiled_model": {"api", "checking", "errors", "frontend", "graph", "hardware_accelerator", "interpreter"}
-    | {"model", "options", "runtime", "tensor_buffer"},
+    | {"model", "opening", "options", "runtime", "tensor_buffer"},
     "language": {"__init__", "errors", "model", "processes"},
     "litert_lm": {"__init__", "errors", "language"},
     "openai_server": {"errors", "language"},

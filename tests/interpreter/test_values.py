@@ -16,10 +16,11 @@ from tests.frontend.stateful_models import delay
 from tests.quick import on_first_runtime
 from tests.safety.models import scaled
 from tests.support.models import Builder
+from tflgpu.compiled_model import CompiledModel
 from tflgpu.frontend.independent_rows import has_same_rows
 from tflgpu.interpreter import subgraph_tensors
-from tflgpu.interpreter.row_pieces import RowPieces
 from tflgpu.opening import lower_for_device
+from tflgpu.runtime.row_pieces import RowPieces
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
 EITHER = [pytest.param(LiteRT, id="litert"), pytest.param(tflgpu.Interpreter, id="tflgpu")]
@@ -209,7 +210,7 @@ def test_only_shapes_that_run_are_compiled(tmp_path: Path, caplog: pytest.LogCap
 
 def row_by_row(batch: int) -> bytes:
     builder = Builder()
-    x = builder.input((batch, 4, 4, 8), name="x")
+    x = builder.input((batch, 4, 4, 8), name="x", shape_signature=(-1, 4, 4, 8))
     weights = np.random.default_rng(0).normal(size=(8, 1, 1, 8)).astype(np.float32)
     given = [x, builder.constant(weights), builder.constant(np.ones(8, np.float32))]
     y = builder.add("CONV_2D", given, (batch, 4, 4, 8), padding="SAME", stride_h=1, stride_w=1)
@@ -257,6 +258,32 @@ def test_another_number_of_rows_needs_no_program_of_its_own(
     answers(3)
     answers(3)
     assert caplog.text.count("planning") == compilations + 1
+
+
+def test_compiled_models_take_other_numbers_of_rows(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, options = row_by_row(4), tflgpu.Options(precision="fp32", cache="off")
+    caplog.set_level(logging.INFO, "tflgpu")
+    model, peer = tflgpu.compile(data, options), CompiledModel.from_buffer(data, options=options)
+    (output,) = model.outputs
+
+    def check(rows: int) -> None:
+        x = np.random.default_rng(rows).normal(size=(rows, 4, 4, 8)).astype(np.float32)
+        wanted = np.concatenate([model.run(x[[n] * 4])[output.name][:1] for n in range(rows)])
+        np.testing.assert_allclose(model.run(x)[output.name], wanted, rtol=1e-5)
+        peer.resize_input_tensor(0, x.shape)
+        inputs, outputs = peer.create_input_buffers(0), peer.create_output_buffers(0)
+        inputs[0].write(x)
+        peer.run_by_index(0, inputs, outputs)
+        np.testing.assert_allclose(outputs[0].read(rows * 8, np.float32).reshape(rows, 8), wanted, rtol=1e-5)
+
+    for rows in (3, 4, 9):
+        check(rows)
+    assert caplog.text.count("planning") == 2  # a model each
+    monkeypatch.setattr(RowPieces, "is_worthwhile", False)  # they have taken too long
+    check(3)
+    assert caplog.text.count("planning") == 4
 
 
 def accumulated_rows(batch: int) -> bytes:

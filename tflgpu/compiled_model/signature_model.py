@@ -15,6 +15,7 @@ from tflgpu.graph.layout import Shape
 from tflgpu.interpreter.subgraph_tensors import check_strict
 from tflgpu.model.model_source import ModelContent
 from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.opening import lower_for_device
 from tflgpu.options import Options, Shapes
 from tflgpu.runtime.device_memory import Queue
 from tflgpu.tensor_buffer.memory import Memory
@@ -30,7 +31,7 @@ Details = dict[str, Any]
 
 
 class SignatureModel:
-    """Compiled when it is first needed, and anew after an input was resized.
+    """Compiled when it is first needed, and anew after an input was resized where the file leaves nothing open.
 
     key: as LiteRT names it. options: of the compilation, with the signature. queue: on which to run, if there is one.
     first: the file's first signature, beside which this one runs, with copies of equal weights; None for itself.
@@ -50,6 +51,7 @@ class SignatureModel:
         self._shapes = [tensor.shape for _, tensor in entry.inputs]
         self._compiled: tflgpu.api.CompiledModel | None = None
         self._previous: tflgpu.api.CompiledModel | None = None  # for other shapes, until this one is compiled
+        self._output_shapes: list[Shape] | None = None  # where inputs have other shapes than it was compiled for
 
     @property
     def details(self) -> Details:
@@ -96,11 +98,15 @@ class SignatureModel:
         if strict:
             check_strict(tensor, shape)
         if shape != self._shapes[number]:
-            self._shapes[number] = shape
-            self._previous, self._compiled = self._compiled or self._previous, None
+            self._shapes[number], self._output_shapes = shape, None
+            if self._compiled is not None and not all(map(_takes, self._compiled.inputs, self._shapes)):
+                self._compile_anew()
+
+    def _compile_anew(self) -> None:
+        self._previous, self._compiled = self._compiled or self._previous, None
 
     def compiled(self) -> tflgpu.api.CompiledModel:
-        """Return the model for the current shapes of its inputs. Raises what :func:`tflgpu.compile` does."""
+        """Return a model that takes the current shapes of the inputs. Raises what :func:`tflgpu.compile` does."""
         if self._compiled is None:
             try:
                 self._compiled = self._compile()
@@ -114,9 +120,7 @@ class SignatureModel:
         return self._shapes != [tensor.shape for _, tensor in self._entry.inputs]
 
     def _compile(self) -> tflgpu.api.CompiledModel:
-        options = self._options
-        if self._is_resized:  # else the cache finds the model
-            options = replace(options, shapes=Shapes(inputs=dict(zip(self.names("inputs"), self._shapes, strict=True))))
+        options = self._resized_options()
         first = None if self._first is None else self._first.compiled()
         if self._first and first and not self._is_resized and not self._first._is_resized:
             return first.signatures[self.key]
@@ -125,6 +129,12 @@ class SignatureModel:
             return tflgpu.api.compile(self._content.bytes, options, queue=self._queue)
         return tflgpu.api.compile_beside(beside, options)
 
+    def _resized_options(self) -> Options:
+        if not self._is_resized:  # so that the cache finds the model
+            return self._options
+        shapes = dict(zip(self.names("inputs"), self._shapes, strict=True))
+        return replace(self._options, shapes=Shapes(inputs=shapes))
+
     def is_on_device(self) -> bool:
         """Whether every operator runs on the device."""
         report = self._compiled.report if self._compiled else tflgpu.api.inspect(self._content.bytes, self._options)
@@ -132,6 +142,7 @@ class SignatureModel:
 
     def run(self, inputs: Sequence[Memory], outputs: Sequence[Memory]) -> None:
         """Fill the outputs. Raises RuntimeError for memory that does not fit, and if the run fails."""
+        self._shapes_of("outputs")  # which may need another model
         model = self.compiled()
         values = self._fitting("inputs", model.inputs, inputs)
         places = self._fitting("outputs", model.outputs, outputs)
@@ -148,13 +159,13 @@ class SignatureModel:
         if len(given) != len(infos):
             raise RuntimeError(f"{len(given)} {side} were given; signature {self.key!r} has {len(infos)}")
         arrays = []
-        for info, memory in zip(infos, given, strict=True):
-            if memory.dtype_name != info.dtype or memory.size != prod(info.shape):
+        for info, shape, memory in zip(infos, self._shapes_of(side), given, strict=True):
+            if memory.dtype_name != info.dtype or memory.size != prod(shape):
                 raise RuntimeError(
-                    f"{side[:-1]} {info.name!r} has {prod(info.shape)} elements of {info.dtype}; the buffer has "
+                    f"{side[:-1]} {info.name!r} has {prod(shape)} elements of {info.dtype}; the buffer has "
                     f"{memory.size} of {memory.dtype_name}"
                 )
-            arrays.append(memory.shaped(info.shape))
+            arrays.append(memory.shaped(shape))
         return arrays
 
     def close(self) -> None:
@@ -166,13 +177,33 @@ class SignatureModel:
         return self._entry.inputs if side == "inputs" else self._entry.outputs
 
     def _shapes_of(self, side: str) -> list[Shape]:
-        return self._shapes if side == "inputs" else [info.shape for info in self.compiled().outputs]
+        if side == "inputs":
+            return self._shapes
+        compiled = self.compiled()
+        if self._shapes == [info.shape for info in compiled.inputs]:
+            return [info.shape for info in compiled.outputs]
+        if self._output_shapes is None:
+            try:
+                lowered = lower_for_device(self._content.bytes, self._resized_options())
+            except ValueError as error:
+                raise RuntimeError(f"the model cannot be prepared: {error}") from error
+            if lowered is None:
+                self._compile_anew()
+                return self._shapes_of(side)
+            self._output_shapes = [info.shape for _, info in lowered.interface()[1]]
+        return self._output_shapes
 
     def _tensor(self, side: str, number: int) -> tuple[FileTensor, Shape]:
         tensors = self._tensors(side)
         if not 0 <= number < len(tensors):
             raise RuntimeError(f"signature {self.key!r} has no {side[:-1]} {number}; it has {len(tensors)}")
         return tensors[number][1], self._shapes_of(side)[number]
+
+
+def _takes(info: TensorInfo, shape: Shape) -> bool:
+    """Whether a compiled model takes an input of this shape."""
+    sizes = enumerate(zip(info.shape, shape, strict=False))
+    return len(info.shape) == len(shape) and all(n in info.free_axes or old == new for n, (old, new) in sizes)
 
 
 def _dtype(tensor: FileTensor) -> np.dtype[Any]:

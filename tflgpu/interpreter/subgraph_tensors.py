@@ -20,11 +20,11 @@ from tflgpu.api import (
 from tflgpu.checking.option_fields import whole_number
 from tflgpu.errors import CacheMissError, DeviceError
 from tflgpu.graph.layout import Shape
-from tflgpu.interpreter.row_pieces import RowPieces
 from tflgpu.model.tensor_details import tensor_details
 from tflgpu.opening import lower_for_device
 from tflgpu.options import Options, Shapes
 from tflgpu.runtime.model_variables import ModelVariables
+from tflgpu.runtime.row_pieces import RowPieces
 
 if TYPE_CHECKING:
     from tflgpu.frontend.entry_point import EntryPoint
@@ -197,7 +197,8 @@ class SubgraphTensors:
 
             before = former.lowered or self._compiler.lowered(former.options)
             if before is not None and has_same_rows(before.lowered, lowered.lowered):
-                self._pieces = RowPieces(former.model)
+                rows, seconds = former.model.inputs[0].shape[0], sum(former.model.seconds.values())
+                self._pieces = RowPieces(former.model.run, rows, seconds)
             else:
                 self._lowered = None  # not to be looked for again
         return self._pieces if self._pieces is not None and self._pieces.is_worthwhile else None

@@ -11,8 +11,10 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from math import prod
 from threading import get_ident
+from typing import NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -30,6 +32,7 @@ from tflgpu.runtime.model_variables import ModelVariables
 from tflgpu.runtime.opencl import process
 from tflgpu.runtime.opencl.process import inside, is_orphan
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
+from tflgpu.runtime.row_pieces import RowPieces
 from tflgpu.runtime.submission import Submission
 
 # Plans that a model with free dimensions keeps, one for each set of input shapes that it was run with lately.
@@ -39,6 +42,19 @@ MAX_INSTANCES = 4
 AHEAD = 3
 
 Shapes = tuple[Shape, ...]
+
+
+class RowSizes(NamedTuple):
+    """Facts about numbers of rows that a model was not compiled for.
+
+    known: an instance for inputs of these shapes, if none has to be compiled for it. are_independent: whether a batch
+    of the second shapes can be computed by runs of the first ones. seconds: that compiling took.
+    """
+
+    known: Callable[[Shapes], Instance | None]
+    are_independent: Callable[[Shapes, Shapes], bool]
+    seconds: float
+
 
 States = Sequence[HeldState] | None  # None for those of the instance
 
@@ -55,10 +71,11 @@ class Runner:
         first: Instance,
         make: Callable[[Shapes], Instance],
         variables: ModelVariables,
+        rows: RowSizes,
     ) -> None:
         """infos: of the inputs. make: an instance for inputs of these shapes. first: the one for those of ``infos``.
 
-        variables: of the opened model.
+        variables: of the opened model. rows: what tells of numbers of rows that are not compiled.
         """
         self._infos, self.session, self._make = infos, session, make
         self._inputs, self._last = InputCheck(infos, session), LastCall(session.queue)
@@ -76,6 +93,8 @@ class Runner:
         # For every call with the shapes of the file that interrupts no other; None if closed, or if it is not alone.
         self._only: Instance | None = first
         self._prepared = first.prepared  # of ``_only``
+        self._rows = rows
+        self._pieces: OrderedDict[Shapes, RowPieces] = OrderedDict()  # for shapes that are not compiled
 
     @property
     def instances(self) -> Instances:
@@ -123,7 +142,11 @@ class Runner:
                 depth = self._depth
                 self._depth = depth + 1
                 try:
-                    instance = (self._only if as_in_file and not depth else None) or self._instance(values, depth)
+                    instance = self._only if as_in_file and not depth else None
+                    if instance is None:
+                        if not (as_in_file or depth or outputs or states) and (pieces := self._in_pieces(values)):
+                            return pieces.run([value for value in values if isinstance(value, np.ndarray)])
+                        instance = self._instance(values, depth)
                     if fitting is not None:
                         targets = instance.to_host
                     else:
@@ -231,6 +254,7 @@ class Runner:
             return
         with self._lock:
             self._instances.clear()
+            self._pieces.clear()
             self._only = self._prepared = None
             self._last.forget()
 
@@ -288,10 +312,45 @@ class Runner:
             instances.move_to_end(shapes)
         return instance
 
+    def _in_pieces(self, values: Sequence[Value]) -> RowPieces | None:
+        """Return what runs another number of rows than was compiled, as long as that is not slower than compiling."""
+        shapes, instances = tuple([value.shape for value in values]), self.instances
+        if not instances or shapes in instances or not all(isinstance(value, np.ndarray) for value in values):
+            return None
+        if shapes not in self._pieces:
+            former, instance = next(reversed(instances.items()))
+            if instance.holds or not _differ_in_rows(former, shapes):
+                return None
+            if (known := self._rows.known(shapes)) is not None:
+                instances[shapes] = known
+                self._only = self._prepared = None
+                return None
+            if not self._rows.are_independent(former, shapes):
+                return None
+            self._pieces[shapes] = RowPieces(partial(_run_once, instance), former[0][0], self._rows.seconds)
+            if len(self._pieces) > MAX_INSTANCES:
+                self._pieces.popitem(last=False)
+        pieces = self._pieces[shapes]
+        if pieces.is_worthwhile:
+            return pieces
+        del self._pieces[shapes]
+        return None
+
     def _check_open(self) -> None:
         """Raise ValueError if the model is closed."""
         if not self._instances:
             raise ValueError("this model is closed; compile it again")
+
+
+def _differ_in_rows(one: Shapes, other: Shapes) -> bool:
+    """Whether all inputs have a number of rows, which is the same for all of them, and another one in ``other``."""
+    sides = [{shape[:1] for shape in shapes} for shapes in (one, other)]
+    alike = [shape[1:] for shape in one] == [shape[1:] for shape in other]
+    return alike and sides[0] != sides[1] and all(len(side) == 1 and all(next(iter(side))) for side in sides)
+
+
+def _run_once(instance: Instance, values: Sequence[Value]) -> dict[str, Array]:
+    return instance.to_host.delivered(instance.run(values, {}))
 
 
 def _result(submission: Submission | Exception) -> dict[str, Array]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from tflgpu.api import CompiledModel
 
 Array = NDArray[Any]
 
@@ -21,9 +19,9 @@ class RowPieces:
     future were known, and a batch that comes once, such as the last one of a data set, is not compiled for.
     """
 
-    def __init__(self, model: CompiledModel) -> None:
-        self._model = model
-        self._seconds_left = sum(model.seconds.values())
+    def __init__(self, run: Callable[[Sequence[Array]], dict[str, Array]], rows: int, seconds: float) -> None:
+        """run: the compiled model. rows: that it takes. seconds: that compiling it took."""
+        self._run, self._size, self._seconds_left = run, rows, seconds
 
     @property
     def is_worthwhile(self) -> bool:
@@ -33,9 +31,9 @@ class RowPieces:
     def run(self, inputs: Sequence[Array]) -> dict[str, Array]:
         """Return the outputs by name. The last piece is filled up with its last row."""
         begun = perf_counter()
-        rows, size = len(inputs[0]), self._model.inputs[0].shape[0]
+        rows, size = len(inputs[0]), self._size
         places = [np.minimum(np.arange(first, first + size), rows - 1) for first in range(0, rows, size)]
-        results = [self._model.run([array[place] for array in inputs]) for place in places]
+        results = [self._run([array[place] for array in inputs]) for place in places]
         joined = {name: np.concatenate([each[name] for each in results])[:rows] for name in results[0]}
         self._seconds_left -= perf_counter() - begun
         return joined
