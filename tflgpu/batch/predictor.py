@@ -88,20 +88,22 @@ class Predictor:
 
     def _outputs(self, given: Columns, count: int) -> dict[str, NDArray[Any]]:
         with self._lock:
-            if self._grows:
-                self._rows = max(self._rows, count)
-            results = list(self._inferences(given, count))
+            is_larger = self._grows and count > self._rows
+            if is_larger:
+                self._rows = count
+            results = list(self._inferences(given, count, is_larger))
         if not results:
             return {info.name: np.empty((0, *info.shape[1:]), info.dtype) for info in self.model.outputs}
         if len(results) == 1:
             return results[0]
         return {name: np.concatenate([result[name] for result in results]) for name in results[0]}
 
-    def _inferences(self, given: Columns, count: int) -> Iterator[dict[str, NDArray[Any]]]:
+    def _inferences(self, given: Columns, count: int, is_larger: bool) -> Iterator[dict[str, NDArray[Any]]]:
+        """Yield outputs. is_larger: whether these are more rows than ever: then ``run`` would not compile at once."""
         for start in range(0, count, self._rows):
             inputs = {name: _filled(rows[start : start + self._rows], self._rows) for name, rows in given.items()}
             self.model.reset_state()
-            outputs = self.model.run(inputs)
+            outputs = self.model.enqueue(inputs).wait() if is_larger else self.model.run(inputs)
             for name, output in outputs.items():
                 if output.shape[:1] != (self._rows,):
                     raise ValueError(f"output {name!r} has shape {list(output.shape)}, which is not {self._rows} rows")
