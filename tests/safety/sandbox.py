@@ -112,8 +112,9 @@ class Sandbox(Generic[Job]):
             self._process = context.Process(target=_serve, args=arguments, daemon=True)
             self._process.start()
             theirs.close()  # so that the death of the process is the end of the pipe
-            if not self._pipe.poll(START_SECONDS):
-                raise TimeoutError(f"a process for jobs did not start in {START_SECONDS:g} s\n{self._tail()}")
+            seconds = max(START_SECONDS, self.seconds)
+            if not self._pipe.poll(seconds):
+                raise TimeoutError(f"a process for jobs did not start in {seconds:g} s\n{self._tail()}")
             self._pipe.recv()
         return self._pipe
 
