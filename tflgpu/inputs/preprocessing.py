@@ -133,7 +133,4 @@ def _quantized(values: NDArray[np.float32], info: TensorInfo) -> NDArray[Any]:
         return values.astype(dtype)
     if info.quantization is None or dtype.kind not in "iu":
         raise ValueError(f"input {info.name!r} has element type {info.dtype} and no scale; give it as a .npy file")
-    steps = np.rint(values / info.quantization.scale[0]) + info.quantization.zero_point[0]
-    limits = np.iinfo(dtype)
-    quantized: NDArray[Any] = np.clip(steps, limits.min, limits.max).astype(dtype)
-    return quantized
+    return info.quantization.integers(values, dtype)

@@ -27,6 +27,7 @@ from tflgpu.errors import TflgpuError
 from tflgpu.fallback import is_installed
 from tflgpu.fallback.guarded_process import CrashedError, GuardedProcess, RefusedError
 from tflgpu.frontend.frontend import Frontend
+from tflgpu.frontend.resource_variables import VARIABLE_OPERATORS
 from tflgpu.measure.device_model import planned_target
 from tflgpu.measure.mixed_precision.generated_inputs import TEN_TIMES, checked_inputs, normalizations
 from tflgpu.measure.mixed_precision.output_errors import OutputErrors, error_of_chosen, error_of_integers
@@ -79,8 +80,6 @@ CHOOSE = frozenset(
     )
 )
 
-STATEFUL = ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE")
-
 
 class HalfCheck:
     """Compares a model's answers in half precision with those in float, on generated inputs or the caller's."""
@@ -122,7 +121,7 @@ class HalfCheck:
         if sum(int(np.prod(t.shape)) for t in frontend.subgraph.tensors) > MOST_ELEMENTS:
             del self.inputs[1:]
         has_state = any(t.is_variable for t in frontend.subgraph.tensors)
-        has_state |= any(o.code in STATEFUL for o in frontend.subgraph.operators)
+        has_state |= any(o.code in VARIABLE_OPERATORS for o in frontend.subgraph.operators)
         self._steps = STEPS if has_state or frontend.entry.bound else 1
         is_another = frontend.entry.subgraph != 0 or frontend.entry.bound or self._options.interface.uint8_inputs
         self._asks_litert = not is_another

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from tflgpu.graph.layout import Shape
 
@@ -24,6 +25,16 @@ class Quantization:
     def __post_init__(self) -> None:
         if len(self.scale) == 0 or len(self.scale) != len(self.zero_point):
             raise ValueError(f"{len(self.scale)} scales and {len(self.zero_point)} zero points: they come in pairs")
+
+    def numbers(self, integers: NDArray[Any]) -> NDArray[np.float32]:
+        """Return the numbers for which integers of a tensor with one pair stand."""
+        return np.asarray((integers.astype(np.float64) - self.zero_point[0]) * self.scale[0], np.float32)
+
+    def integers(self, numbers: NDArray[np.float32], dtype: DTypeLike) -> NDArray[Any]:
+        """Return the integers of a type that stand for the nearest numbers, of a tensor with one pair."""
+        limits = np.iinfo(dtype)
+        steps = np.rint(numbers / self.scale[0]) + self.zero_point[0]
+        return np.asarray(np.clip(steps, limits.min, limits.max).astype(dtype))
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
 import numpy as np
 
-from tflgpu.graph.ir import EpilogueOp, Input, Node, Operand, TensorId, Value, joint_sources
+from tflgpu.graph.ir import EpilogueOp, Input, Node, TensorId, Value, joint_sources
 from tflgpu.graph.rules import Built, Draft, Match, Rule, Rules, op
 from tflgpu.ops.arithmetic.reduction import Reduce
 
@@ -38,18 +37,11 @@ def _root(graph: Draft, node: Node) -> Node | None:
     result = graph[node.output]
     if last is None or result.dtype != "float32" or result.precise:
         return None
-    operands = tuple(dict.fromkeys(last.operands))
-    match last.function:
-        case "square":
-            root = operands[0]
-        case "mul" if len(operands) == 1:
-            root = operands[0]
-        case "pow" if _is_two(graph, node, operands):
-            root = operands[0]
-        case "squared_difference":
-            return replace(node, epilogue=(*before, EpilogueOp("sub", last.operands)))
-        case _:
-            return None
+    if last.function == "squared_difference":
+        return replace(node, epilogue=(*before, EpilogueOp("sub", last.operands)))
+    if not _squares(graph, node, last):
+        return None
+    root = last.operands[0]
     if before:
         return replace(node, epilogue=tuple(before)) if root == Value(len(before)) else None
     if not isinstance(root, Value) or graph[node.inputs[0]].shape != result.shape:
@@ -57,10 +49,13 @@ def _root(graph: Draft, node: Node) -> Node | None:
     return replace(node, epilogue=())
 
 
-def _is_two(graph: Draft, node: Node, operands: Sequence[Operand]) -> bool:
-    exponent = operands[-1]
-    data = graph.constant(node.inputs[exponent.index]) if isinstance(exponent, Input) else None
-    return data is not None and bool(np.all(data == 2))
+def _squares(graph: Draft, node: Node, last: EpilogueOp) -> bool:
+    """Whether an epilogue op gives the square of its first operand."""
+    first, *others = last.operands
+    if last.function == "pow" and isinstance(others[0], Input):
+        exponent = graph.constant(node.inputs[others[0].index])
+        return exponent is not None and bool(np.all(exponent == 2))
+    return last.function == "square" or (last.function == "mul" and others == [first])
 
 
 def _of_squares(match: Match, source: TensorId) -> Node:

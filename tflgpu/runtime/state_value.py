@@ -42,7 +42,7 @@ class StateValue:
         elif are_zeros:
             held.clear()
         if value is not None:
-            held.write(self._numbers(value))
+            held.write(value if self._quantization is None else self._quantization.numbers(value))
         self._array, self._is_on_device = None, True
         return held
 
@@ -98,20 +98,10 @@ class StateValue:
         """Whether elements of 0 stand for another number."""
         return self._quantization is not None and self._quantization.zero_point[0] != 0
 
-    def _numbers(self, value: Array) -> Array:
-        """Return what elements of the file stand for."""
-        if self._quantization is None:
-            return value
-        scale, zero = self._quantization.scale[0], self._quantization.zero_point[0]
-        return np.asarray((value.astype(np.float64) - zero) * scale, np.float32)
-
     def _read(self) -> Array:
         """Return the value on the device as a new array, in elements of the file."""
         assert self._held is not None
         numbers = self._held.read()
         if self._quantization is None:
             return numbers.astype(self._info.dtype, copy=False)
-        scale, zero = self._quantization.scale[0], self._quantization.zero_point[0]
-        limits = np.iinfo(self._info.dtype)
-        elements = np.clip(np.rint(numbers / np.float64(scale)) + zero, limits.min, limits.max)
-        return np.asarray(elements, self._info.dtype)
+        return self._quantization.integers(numbers, self._info.dtype)
