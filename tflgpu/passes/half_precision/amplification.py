@@ -182,14 +182,14 @@ def _moments(graph: Graph, node: Node) -> Iterator[int | Input]:
 
 
 def _is_product(graph: Graph, node: Node, operand: Operand) -> bool:
-    """Whether an operand is a product of two computed numbers, or a multiple of one."""
+    """Whether an operand is a product of two sums or means, or a multiple of one."""
     at = _computing(graph, node, operand)
     if at is None or at[1] is None:
         return False
     node, op = at[0], at[1]
     computed = [o for o in op.operands if not _is_constant(graph, node, o)]
     if op.function == "square" or (op.function == "mul" and len(computed) == 2):
-        return True
+        return all(_is_average(graph, node, o) for o in computed)
     return op.function in LINEAR and len(computed) == 1 and _is_product(graph, node, computed[0])
 
 
