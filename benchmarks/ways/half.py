@@ -1,12 +1,12 @@
 """How far fp16 takes models from LiteRT in float, and how far their weights in half alone would, as rows of JSON.
 
-    python -m benchmarks.ways.half MODEL... [--device D] [--out FILE]
+    python -m benchmarks.ways.half MODEL... [--device D] [--half-check auto] [--out FILE]
 
 A MODEL that ends in .tflite.xz is a network without its weights, which ``redraw.py`` beside it draws. Each is compiled
-in a process of its own, as a user would have it: with the check of half precision and its repair. ``error`` is the
-largest of all outputs as a part of the range of LiteRT's values and zero, on a picture or signal and on normal numbers
-that the check does not use. Outputs of operators that choose are compared as sets, integers by more than a step.
-``weights`` is the error of LiteRT itself with its matrices rounded to half.
+in a process of its own, by default as a user would have it: with the check of half precision and its repair. ``error``
+is the largest of all outputs as a part of the range of LiteRT's values and zero, on a picture or signal and on normal
+numbers that the check does not use. Outputs of operators that choose are compared as sets, integers by more than a
+step. ``weights`` is the error of LiteRT itself with its matrices rounded to half.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from tflgpu.measure.half_check import CHOOSE
 from tflgpu.measure.mixed_precision.generated_inputs import small_picture
 from tflgpu.measure.mixed_precision.output_errors import OutputErrors, error_of_chosen, error_of_integers
 from tflgpu.model.reader import read_model
+from tflgpu.options import HalfCheck
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.target import HALF_MAX
 
@@ -89,13 +90,18 @@ def error(compiled: tflgpu.CompiledModel, rights: list[list[Array]], founds: lis
     return float(f"{max(largest, default=0.0):.2g}")
 
 
-def measured(path: Path, device: int) -> dict[str, object]:
+def measured(path: Path, device: int, half_check: HalfCheck) -> dict[str, object]:
     """The row of a model. Raises the errors of compiling and running it."""
     warnings.simplefilter("ignore")
     data = content(path)
     with tempfile.TemporaryDirectory() as cache:
-        files = tflgpu.CacheFiles(path=cache)
-        with tflgpu.compile(data, tflgpu.Options(device=device, precision="fp16", cache_files=files)) as compiled:
+        options = tflgpu.Options(
+            device=device,
+            precision="fp16",
+            numerics=tflgpu.Numerics(half_check=half_check),
+            cache_files=tflgpu.CacheFiles(path=cache),
+        )
+        with tflgpu.compile(data, options) as compiled:
             inputs = drawn_inputs(compiled.inputs)
             founds = [list(compiled.run(each).values()) for each in inputs]
             report, half, floats = compiled.report, compiled.report.half, compiled.report.floats
@@ -113,11 +119,11 @@ def measured(path: Path, device: int) -> dict[str, object]:
     return row
 
 
-def rows(models: Sequence[Path], device: int) -> Iterator[dict[str, object]]:
+def rows(models: Sequence[Path], device: int, half_check: HalfCheck) -> Iterator[dict[str, object]]:
     for path in models:
         row: dict[str, object] = {"model": path.name.partition(".tflite")[0]}
         try:
-            yield row | in_own_process(measured, path, device).value
+            yield row | in_own_process(measured, path, device, half_check).value
         except (tflgpu.TflgpuError, OSError, ValueError) as failure:
             yield row | {"failed": f"{type(failure).__name__}: {failure}"}
 
@@ -126,10 +132,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="+", type=Path)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--half-check", choices=get_args(HalfCheck), default="auto")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     device = choose(arguments.device)
-    publish(rows(arguments.models, device.index), device, arguments.out)
+    publish(rows(arguments.models, device.index, arguments.half_check), device, arguments.out)
 
 
 if __name__ == "__main__":

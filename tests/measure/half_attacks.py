@@ -291,6 +291,21 @@ def similarity(b: Builder, x: int) -> int:
     return b.add("CONCATENATION", [variance, brightness], (1, 28, 28, 2), axis=3)
 
 
+def covariance(b: Builder, x: int) -> int:
+    """Between rows, as means of products less products of means."""
+    average = mean(b, x)
+    products = b.add("MUL", [b.add("BATCH_MATMUL", [x, x], (1, 16, 16), adj_y=True), number(b, 1 / 64)])
+    return b.add("SUB", [products, b.add("BATCH_MATMUL", [average, average], (1, 16, 16), adj_y=True)])
+
+
+def histogram(b: Builder, x: int) -> int:
+    """Sums of rows that have the same place."""
+    values = b.add("RESHAPE", [b.add("ABS", [x])], (64, 16), new_shape=[64, 16])
+    sums = b.add("SCATTER_ND", [b.ints(np.arange(64)[:, None] // 32), values, b.ints([2, 16])], (2, 16))
+    moved = b.add("TRANSPOSE", [sums, b.ints([1, 0])], (16, 2))
+    return b.add("FULLY_CONNECTED", [moved, b.weights(3, 2, scale=1e-4)], (16, 3))
+
+
 def floats(b: Builder, x: int) -> int:
     return b.add("CAST", [x], b.shape(x))
 
@@ -323,7 +338,7 @@ def expected_square(b: Builder, x: int) -> int:
 
 def little_weights(b: Builder, x: int) -> int:
     y = b.add("FULLY_CONNECTED", [x, b.weights(8, 64, scale=1e-7)], (1, 16, 8), keep_num_dims=True)
-    return b.add("MUL", [y, number(b, 1e7)])
+    return b.add("MUL", [b.add("ABS", [y]), number(b, 1e7)])
 
 
 def windows(b: Builder, x: int) -> int:
@@ -384,6 +399,8 @@ ATTACKS: Mapping[str, Attack] = {
     "numbers moved far": Attack(offset, kept="cancellation"),
     "stretched rows": Attack(stretched, mean=300),
     "a similarity": Attack(similarity, mean=30, kept="cancellation"),
+    "a covariance": Attack(covariance, mean=30),
+    "a histogram": Attack(histogram, scale=5000, kept="overflow"),
     "times": Attack(elapsed, (1, 64), whole=1_000_000),
     "distances of positions": Attack(distances, (1, 64), whole=60_000),
     "rotary angles": Attack(rotary, (1, 64), whole=60_000),

@@ -177,16 +177,19 @@ def _moments(graph: Graph, node: Node) -> Iterator[int | Input]:
             is_product, is_average, is_extreme = (
                 [of(graph, node, o) for o in op.operands] for of in (_is_product, _is_average, _is_extreme)
             )
-            if (is_product == [not each for each in is_average] and any(is_product)) or any(is_extreme):
+            is_moment = (is_product[0] and is_average[1]) or (is_product[1] and is_average[0])
+            if is_moment or any(is_extreme):
                 yield from (o if isinstance(o, Input) else o.index for o in op.operands)
 
 
 def _is_product(graph: Graph, node: Node, operand: Operand) -> bool:
     """Whether an operand is a product of two sums or means, or a multiple of one."""
     at = _computing(graph, node, operand)
-    if at is None or at[1] is None:
+    if at is None:
         return False
-    node, op = at[0], at[1]
+    node, op = at
+    if op is None:
+        return node.kind == "matmul" and all(_is_average(graph, node, Input(i)) for i in range(2))
     computed = [o for o in op.operands if not _is_constant(graph, node, o)]
     if op.function == "square" or (op.function == "mul" and len(computed) == 2):
         return all(_is_average(graph, node, o) for o in computed)

@@ -16,6 +16,7 @@ from tflgpu.ops.arithmetic.reduction import Reduce, Softmax
 from tflgpu.ops.arithmetic.scan import CumulativeSum, TopK
 from tflgpu.ops.epilogue_ops import FUNCTIONS, apply
 from tflgpu.ops.image.pooling import Pool
+from tflgpu.ops.movement.scatter import Scatter
 from tflgpu.target import HALF_MAX, VectorType, vector_of
 
 # The least and the greatest element of a tensor.
@@ -127,6 +128,10 @@ class Ranges:
                 low, high = self.of(first)
                 count = graph[first].shape[node.attributes.axis]
                 return min(0.0, count * low), max(0.0, count * high)
+            case Scatter(joining="add"):
+                low, high = self.of(first)
+                count = _most_at_a_place(graph, node)
+                return min(0.0, count * low), max(0.0, count * high)
             case Softmax(log=False):
                 return 0.0, 1.0
             case LayerNorm():
@@ -141,6 +146,14 @@ class Ranges:
         moved = [t for i, t in enumerate(node.inputs) if i not in node.epilogue_inputs]
         pads = sum(graph[t].size for t in moved) != graph[node.output].size
         return _hull([*([(0.0, 0.0)] if pads else []), *map(self.of, moved)])
+
+
+def _most_at_a_place(graph: Graph, node: Node) -> int:
+    """How many rows a scatter may add up."""
+    places = graph.constant(node.inputs[1])
+    if places is None:
+        return graph[node.inputs[1]].size
+    return int(np.unique(places, return_counts=True)[1].max(initial=1))
 
 
 def value_types(graph: Graph, node: Node) -> list[VectorType]:
