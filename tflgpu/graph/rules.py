@@ -94,11 +94,12 @@ class Draft:
             del readers[next(i for i, reader in enumerate(readers) if reader is node)]
 
     def _drop_unread(self, tensors: Sequence[TensorId]) -> None:
-        for tensor in tensors:
-            node = self.producer.get(tensor)
+        ahead = list(tensors)
+        while ahead:
+            node = self.producer.get(ahead.pop())
             if node is not None and not any(self.consumers.get(t) or t in self.wanted for t in node.outputs):
                 self._unlink(node)
-                self._drop_unread(node.inputs)
+                ahead += node.inputs
 
     def _count_readers(self) -> None:
         changes = ((before, len(self.consumers[tensor])) for tensor, before in self._before.items())

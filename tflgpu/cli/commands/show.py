@@ -157,7 +157,7 @@ def _graph_view(last: str, target: Target | None, piece: LoweredPiece, codes: Se
     if target is not None:
         steps = _device_steps(Planning(optimize(piece.graph), target))
     _, graph, fired = next(step for step in steps if step.name == last)
-    applied = [{"rule": firing.rule, "sources": firing.sources} for firing in fired]
+    applied = [{"rule": firing.rule, "operators": firing.sources} for firing in fired]
     lines = [*firing_lines(fired, codes), ""] if fired else []
     return View(lambda: graph_as_dict(graph) | {"fired": applied}, lambda: [*lines, *graph_lines(graph, codes)])
 
