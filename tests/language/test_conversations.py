@@ -16,7 +16,7 @@ import pytest
 from tests.language.known_models import KnownModel, scripted
 from tests.language.language_files import bytes_tokenizer, compressed, described, pieces_tokenizer, section_file
 from tests.language.talking_models import ANSWERS, METADATA, TEMPLATE, TOKENIZER
-from tflgpu import litert_lm
+from tflgpu import ModelError, litert_lm
 from tflgpu.language import BusyError, Conversation, Engine, Sampling, TokenModel
 from tflgpu.language.containers import TokenizerData, tokenizer_data
 from tflgpu.language.function_calls import CallMarks, FunctionCall, parted
@@ -118,6 +118,13 @@ def test_the_tools_example_of_litert_lm(path: Path) -> None:
     assert description["description"] == "Add two numbers."
     assert description["parameters"]["properties"]["a"] == {"type": "number", "description": "The first number."}
     assert description["parameters"]["required"] == ["a", "b"]
+
+
+def test_a_model_that_calls_no_functions(path: Path) -> None:
+    metadata = described(f"{METADATA} supports_function_calling: false")
+    section_file(path, [(5, metadata, ""), (6, compressed(bytes_tokenizer()), ""), (3, b"", "")])
+    with litert_lm.Engine(path) as engine, pytest.raises(ModelError, match="the file says that its model calls no"):
+        engine.create_conversation(tools=[add])
 
 
 def test_sessions_of_litert_lm(path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tflgpu.errors import ModelError
 from tflgpu.language.answer import Answer
 from tflgpu.language.function_calls import call_marks
 from tflgpu.language.language_engine import Engine
@@ -50,7 +51,7 @@ class Conversation:
             template: A template of Jinja in place of the file's own one.
 
         Raises:
-            ModelError: The file's calls of functions have a syntax that is not known.
+            ModelError: The file's calls of functions have a syntax that is not known, or its model knows no functions.
             ValueError: The engine is closed.
             DeviceError: The device fails.
         """
@@ -58,6 +59,8 @@ class Conversation:
         self.messages: list[Message] = list(messages)
         metadata = engine.file.metadata
         self._metadata = metadata if template is None else replace(metadata, jinja_template=template)
+        if tools and metadata.calls_functions is False:
+            raise ModelError(f"{engine.file.path}: the file says that its model calls no functions")
         self._tools, self._context = tools, context
         self._marks = call_marks(metadata) if tools else None
         self._session = engine.session()
