@@ -14,7 +14,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Input, Node, TensorId, joint_sources
 from tflgpu.graph.layout import without_units
-from tflgpu.graph.rules import Built, Draft, Match, Rule, Rules, op
+from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, Rules, op
 from tflgpu.ops.arithmetic.reduction import Reduce, Softmax
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tflgpu.graph.ir import Array, Input, Node, Value, epilogue_after_first, joint_sources
-from tflgpu.graph.rules import Built, Draft, Match, Rule, Rules, op
+from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, Rules, op
 from tflgpu.ops.image.convolution import output_channel_axis
 
 

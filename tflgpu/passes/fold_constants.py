@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu.graph.ir import Node
-from tflgpu.graph.rules import Built, Draft, Match, Rule, Rules, op
+from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, Rules, op
 from tflgpu.ops.evaluate import value_of
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import reduce
 
 from tflgpu.graph.ir import Graph, Input, Node, Operand, TensorId, Value, joint_sources
-from tflgpu.graph.rules import AnyGraph, Built, Draft, Match, Rule, Rules, op, rewrite
+from tflgpu.graph.rewrite_rules import AnyGraph, Built, Draft, Match, Rule, Rules, op, rewrite
 from tflgpu.passes.nest_concatenations import is_contiguous
 
 # Tensors that a kernel takes at most, because some drivers allow only 64 arguments.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tflgpu.graph.ir import Input, Node, Operand, TensorId, Value, extends_to
-from tflgpu.graph.rules import Built, Draft, Match, Rule, Rules, op
+from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, Rules, op
 from tflgpu.ops.movement.shaping import Rearrange
 from tflgpu.passes.fuse import fusable, fused
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Array, Node, TensorId, joint_sources
 from tflgpu.graph.layout import LANES
-from tflgpu.graph.rules import Built, Draft, Match, Rule, Rules, op
+from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, Rules, op
 from tflgpu.ops.image.convolution import Depthwise
 from tflgpu.ops.image.window import Padding, Window
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange, slice_start

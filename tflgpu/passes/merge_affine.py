@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tflgpu.graph.ir import EpilogueOp, Input, Node, Value, joint_sources
-from tflgpu.graph.rules import Built, Draft, Match, Rule, Rules, op
+from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, Rules, op
 from tflgpu.passes.fold_affine import channel_change
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import inf
 
 from tflgpu.graph.ir import Node, TensorId, joint_sources
-from tflgpu.graph.rules import Built, Draft, Match, Rule, Rules, op
+from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, Rules, op
 from tflgpu.ops.image.convolution import Convolution, Depthwise
 from tflgpu.ops.image.pooling import Pool
 from tflgpu.ops.image.window import Padding, Window

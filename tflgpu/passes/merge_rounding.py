@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from tflgpu.graph.ir import EpilogueOp, Operand, Value
-from tflgpu.graph.rules import Built, Match, Rule, Rules, op
+from tflgpu.graph.rewrite_rules import Built, Match, Rule, Rules, op
 from tflgpu.ops.epilogue_ops import half_away
 
 # Least and greatest results of activations that only clamp; those of `clamp` are its parameters.

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tflgpu.graph.ir import Graph, Node, TensorId
 from tflgpu.graph.layout import LANES, Geometry
-from tflgpu.graph.rules import AnyGraph
+from tflgpu.graph.rewrite_rules import AnyGraph
 from tflgpu.ops.movement.shaping import Concatenate, Rearrange, slice_start
 
 

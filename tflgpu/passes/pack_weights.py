@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tflgpu.graph.ir import Node
 from tflgpu.graph.layout import Geometry
-from tflgpu.graph.rules import Built, Draft, Match, Rule, Rules, op
+from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, Rules, op
 from tflgpu.kernels.packing import packing_nodes
 from tflgpu.ops.declaration import Emitter
 from tflgpu.ops.image.convolution import Convolution

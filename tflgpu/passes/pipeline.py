@@ -9,7 +9,7 @@ import numpy as np
 
 from tflgpu.errors import internal_faults
 from tflgpu.graph.ir import Graph, remove_dead, verify
-from tflgpu.graph.rules import Firing, Rewritten, Rules
+from tflgpu.graph.rewrite_rules import Firing, Rewritten, Rules
 from tflgpu.passes.find_layer_norms import find_layer_norms
 from tflgpu.passes.find_softmaxes import find_softmaxes
 from tflgpu.passes.fold_affine import fold_affine

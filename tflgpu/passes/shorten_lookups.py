@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from tflgpu.graph.ir import Node, TensorId
-from tflgpu.graph.rules import Built, Draft, Match, Rule, Rules, op
+from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, Rules, op
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tflgpu.graph.ir import Node
 from tflgpu.graph.layout import keeps_bytes
-from tflgpu.graph.rules import Draft, Rule, Rules, op
+from tflgpu.graph.rewrite_rules import Draft, Rule, Rules, op
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange
 

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from tflgpu.graph.ir import EpilogueOp, Input, Node, TensorId, Value, joint_sources
-from tflgpu.graph.rules import Built, Draft, Match, Rule, Rules, op
+from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, Rules, op
 from tflgpu.ops.arithmetic.reduction import Reduce
 
 

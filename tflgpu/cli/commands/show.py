@@ -164,7 +164,7 @@ def _graph_view(last: str, target: Target | None, piece: LoweredPiece, codes: Se
 
 def _device_steps(planning: Planning) -> Iterator[Step]:
     """Yield the passes for a device, with the nodes that each has changed."""
-    from tflgpu.graph.rules import Firing
+    from tflgpu.graph.rewrite_rules import Firing
     from tflgpu.passes import Step
     from tflgpu.passes.device import planning_steps
 

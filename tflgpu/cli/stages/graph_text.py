@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from tflgpu.cli.console import picked
 from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor
-from tflgpu.graph.rules import Firing
+from tflgpu.graph.rewrite_rules import Firing
 
 
 def firing_lines(fired: Sequence[Firing], codes: Sequence[str]) -> list[str]:

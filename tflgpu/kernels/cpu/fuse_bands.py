@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tflgpu.graph.ir import EpilogueOp, Graph, Node, TensorId
-from tflgpu.graph.rules import Built, Draft, Match, Rule, op, rewrite
+from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, op, rewrite
 from tflgpu.kernels.convolutions import unrolls
 from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.cpu.band_kernels import Band, ConvolutionDepthwise, band_candidates, band_work

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tflgpu.graph.ir import Graph, Input, Node, Operand, TensorId, Value, joint_sources
-from tflgpu.graph.rules import Built, Draft, Match, Rule, op, rewrite
+from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, op, rewrite
 from tflgpu.kernels.demand import Demand, cycles
 from tflgpu.kernels.fusing import epilogue_without_inputs, is_pointwise, weights_and_bias
 from tflgpu.kernels.gpu import GPU

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tflgpu.graph.ir import Graph, Node, TensorId, Value
 from tflgpu.graph.layout import LANES
-from tflgpu.graph.rules import Built, Draft, Match, Rule, op, rewrite
+from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, op, rewrite
 from tflgpu.kernels.fusing import is_pointwise, joined_node, kernel_inputs, weights_and_bias
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.mma import MMA

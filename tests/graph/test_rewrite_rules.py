@@ -8,7 +8,7 @@ import pytest
 
 from tests.graph.model import IMAGE, Model, functions
 from tflgpu.graph.ir import Graph, epilogue_after_first
-from tflgpu.graph.rules import Built, Match, Rule, op, rewrite
+from tflgpu.graph.rewrite_rules import Built, Match, Rule, op, rewrite
 from tflgpu.passes.fuse import fused
 
 
