@@ -86,6 +86,16 @@ def verified(net: Net) -> Tensor:
     )
 
 
+def rotated(net: Net) -> Tensor:
+    """Parts of rows by a Hadamard matrix, whose signs are those of common bits of row and column."""
+    size, parts, rows = net.draw(st.sampled_from((16, 1, 2, 64, 128))), net.draw(SMALL), net.draw(SMALL)
+    x = net.input(net.normal((net.draw(SMALL), rows, parts * size) if net.draw(BOOL) else (rows, parts * size)))
+    common = np.bitwise_count(np.arange(size)[:, None] & np.arange(size))
+    value = (x.value.reshape(-1, size) @ (1 - 2.0 * (common % 2)) / np.sqrt(size)).reshape(x.value.shape)
+    options = _numbers(hadamard_size=size, random_binary_vector=[1] * size)
+    return net.op("aeq.hadamard_rotation", [x], value, custom_options=options, terms=size)
+
+
 SUMS = Tolerance(fp32=3e-6)
 
 ROWS = (
@@ -94,5 +104,6 @@ ROWS = (
     Row("audio_spectrogram", "AudioSpectrogram", spectrogram, SUMS),
     Row("mfcc", "Mfcc", coefficients),
     Row("numeric_verify", "NumericVerify", verified),
+    Row("hadamard_rotation", "aeq.hadamard_rotation", rotated, SUMS),
     *(Row(code.lower(), code, partial(transform, code=code), SUMS) for code in PARTS),
 )

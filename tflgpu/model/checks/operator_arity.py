@@ -65,6 +65,7 @@ LEAST_CUSTOM = {
     "Mfcc": (2, 1),
     "NumericVerify": (2, 1),
     "TFLite_Detection_PostProcess": (3, 4),
+    "aeq.hadamard_rotation": (1, 1),
 }
 
 # Weights of the input gate, peepholes, the bias of the input gate, projection; of cells with layer norms these.

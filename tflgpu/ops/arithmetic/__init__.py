@@ -9,6 +9,7 @@ from tflgpu.ops.arithmetic import (  # noqa: F401 - they fill the registry
     matmul,
     normalization,
     reduction,
+    rotation,
     scan,
     sorting,
     spectrum,
