@@ -47,6 +47,7 @@ class Tflgpu:
 
     def prefill(self, tokens: list[int]) -> None:
         """Fill the cache with 128 tokens."""
+        self._decoder.read([])  # or the cache would have them already
         self._decoder.read(tokens)
 
     def decode(self, token: int, position: int, count: int) -> list[int]:

@@ -164,6 +164,23 @@ def test_only_new_tokens_are_read() -> None:
     assert changed.tokens == known_answer([*text[:-2], 1, 2, 3], 3)
 
 
+def test_a_session_whose_device_failed_reads_all_of_its_text() -> None:
+    def failing(_: list[int]) -> int:
+        raise tflgpu.DeviceError("no memory")
+
+    made, runs = decoder()
+    one = Session(lambda: made, TOKENIZER, CACHE)
+    answer, rule = one.answer(PROMPT, wish(9)), runs.rule
+    next(answer)
+    runs.rule = failing
+    with pytest.raises(tflgpu.DeviceError, match="no memory"):
+        list(answer)
+    runs.cache[:], runs.rule = 7, rule
+    again = one.answer(PROMPT, wish(9))
+    list(again)
+    assert again.tokens == known_answer(PROMPT, 9)
+
+
 def test_stop_texts() -> None:
     one = session()
     whole = "".join(one.answer(PROMPT, wish(12)))

@@ -234,14 +234,20 @@ class TokenDecoder:
         del self._held[position:]
         under_way: deque[ChosenToken] = deque()
         for place in range(count + AHEAD - 1):
-            if place < count:
-                inputs = self._inputs(self._steps.decode, [token], position + place)
-                if place:
-                    del inputs[self._steps.decode.tokens]
-                under_way.append(chain.enqueue(inputs, sampler.draw(place)))
-            if place >= AHEAD - 1:
-                self._held.append(token)  # which the step has read that chooses the next one
-                token = under_way.popleft().wait()
+            try:
+                if place < count:
+                    inputs = self._inputs(self._steps.decode, [token], position + place)
+                    if place:
+                        del inputs[self._steps.decode.tokens]
+                    under_way.append(chain.enqueue(inputs, sampler.draw(place)))
+                chosen = under_way.popleft().wait() if place >= AHEAD - 1 else None
+            except Exception:
+                self._held.clear()  # the cache is undefined
+                raise
+            if chosen is not None:
+                if len(self._held) == position + place - (AHEAD - 1):
+                    self._held.append(token)  # which the step has read that chose the next one
+                token = chosen
                 yield token
 
     def copy(self, other: TokenDecoder) -> None:
@@ -284,11 +290,13 @@ class TokenDecoder:
             begin = end
 
     def _run(self, step: Step, tokens: Sequence[int], position: int) -> dict[str, NDArray[Any]]:
-        known = self._held[:position]
-        self._held.clear()  # of a run that fails nothing is known
-        outputs = self._runs.run(step.signature, self._inputs(step, tokens, position))
-        self._held.extend(known)
-        if len(known) == position:
+        try:
+            outputs = self._runs.run(step.signature, self._inputs(step, tokens, position))
+        except BaseException:
+            self._held.clear()  # the cache is undefined
+            raise
+        del self._held[position:]
+        if len(self._held) == position:
             self._held.extend(tokens)
         return outputs
 
