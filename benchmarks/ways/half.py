@@ -113,9 +113,10 @@ def measured(path: Path, device: int, half_check: HalfCheck) -> dict[str, object
                 row["weights"] = error(compiled, rights, answers(weights, inputs))
     if floats is not None:
         row |= {"kept": len(floats.tensors), "kept_share": round(floats.bytes / max(floats.total_bytes, 1), 4)}
-    if half is not None:
+    if half is not None and half.unchecked:
+        row["unchecked"] = half.unchecked
+    elif half is not None:
         row |= {"checked": half.error, "repaired": half.repaired, "warned": bool(half.warning)}
-        row |= {"unchecked": half.unchecked} if half.unchecked else {}
     return row
 
 
