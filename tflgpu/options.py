@@ -52,6 +52,7 @@ class Shapes(Group, place="shapes"):
     """Shapes of inputs that the model is planned for, in place of the file's.
 
     :meth:`CompiledModel.run` also plans anew for inputs whose free dimensions (-1 in the file) have other sizes.
+    Another number of independent rows runs in pieces by what is compiled, until that has taken as long as compiling.
 
     Attributes:
         batch: size of the first axis of every input.

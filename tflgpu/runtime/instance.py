@@ -113,6 +113,11 @@ class Instance:
             (engine, [form for form in artifact.bound if form.partition == number])
             for number, engine in enumerate(self._engines)
         ]
+        self._in_litert = [
+            cast("SharedCpuEngine", engine)
+            for partition, engine in self._partitions()
+            if isinstance(partition, CpuPartition) and partition.entry is not None
+        ]
         self._holding = [(engine, forms) for engine, forms in bound if forms and isinstance(engine, Executor)]
         if self.holds:
             self._hold(None)
@@ -299,9 +304,8 @@ class Instance:
             states = self._own_states
         variables, given = self._variables, iter(states)
         variables.initialize(self.artifact.first)
-        for partition, engine in self._partitions():
-            if isinstance(partition, CpuPartition) and partition.entry is not None:
-                cast("SharedCpuEngine", engine).keeper = variables.keeper()
+        for shared in self._in_litert:
+            shared.keeper = variables.keeper()
         for executor, forms in self._holding:
             executor.hold(
                 [
