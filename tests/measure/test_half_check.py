@@ -117,10 +117,9 @@ def test_inspect_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert found is not None
     report = as_json(*arguments)
     assert report["half"]["repaired"] == found.repaired > found.error
-    assert {tensor["name"] for tensor in report["floats"]["tensors"]} == {"second"}
-    assert re.search(
-        "1 tensor stays in float.* 400 bytes more.*outputs: 'second'", " ".join(succeed(*arguments).split())
-    )
+    assert "second" in {tensor["name"] for tensor in report["floats"]["tensors"]}  # more, where runs take long
+    text = " ".join(succeed(*arguments).split())
+    assert re.search("in float for precision: .* bytes more than in half.*in the outputs: .*'second'", text)
     assert as_json("inspect", path, "--device", "Intel", "--precision", "fp32")["half"] is None
 
 
