@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"written: {path.relative_to(ROOT)}")
     except ValueError as refusal:
         sys.exit(f"error: {refusal}")
-    print(f"see what is to be done: pytest -n0 tests/ops -k {function_name(options.code)}-")
+    print(f"see what is to be done: pytest -n0 tests/ops -k {function_name(options.code)}")
 
 
 def write_operator(code: str, family: str, reference: str, rows: str, inputs: int) -> list[Path]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tarfile
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -143,35 +143,35 @@ def _members(file: Path) -> Iterator[dict[str, Any]]:
         yield found
 
 
-class _Archive:
-    """A zip or a tar file that stays open."""
+@dataclass(frozen=True)
+class Archive:
+    """A zip or a tar file that stays open.
 
-    def __init__(self, path: str) -> None:
-        self._zip = zipfile.ZipFile(path) if path.lower().endswith(".zip") else None
-        self._tar = None if self._zip else tarfile.open(path)  # noqa: SIM115  it stays open
+    names: of the members that are files. open: opens one of them to read.
+    """
 
-    @property
-    def names(self) -> list[str]:
-        """The names of the members that are files."""
-        if self._zip:
-            return [info.filename for info in self._zip.infolist() if not info.is_dir()]
-        assert self._tar
-        return [info.name for info in self._tar if info.isfile()]
-
-    def open(self, member: str) -> IO[bytes]:
-        """Open a member to read."""
-        file = self._zip.open(member) if self._zip else self._tar and self._tar.extractfile(member)
-        assert file, "a member that is a file"
-        return file
+    names: tuple[str, ...]
+    open: Callable[[str], IO[bytes]]
 
 
 @lru_cache(OPEN)
-def open_archive(path: str) -> _Archive:
+def open_archive(path: str) -> Archive:
     """Open an archive. Raises OSError, or ValueError for what is none."""
     try:
-        return _Archive(path)
+        if path.lower().endswith(".zip"):
+            zipped = zipfile.ZipFile(path)
+            return Archive(tuple(info.filename for info in zipped.infolist() if not info.is_dir()), zipped.open)
+        tar = tarfile.open(path)  # noqa: SIM115  it stays open
+        return Archive(tuple(info.name for info in tar if info.isfile()), partial(_open_file, tar))
     except (zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
         raise ValueError(f"{path} is no archive: {error}") from error
+
+
+def _open_file(tar: tarfile.TarFile, member: str) -> IO[bytes]:
+    file = tar.extractfile(member)
+    if file is None:
+        raise ValueError(f"{member} is no file")
+    return file
 
 
 def open_member(path: str, member: str) -> IO[bytes]:
