@@ -15,7 +15,7 @@ import pyarrow as pa
 from tflgpu.batch.formats import write
 from tflgpu.batch.job_folder import REMEMBERED, JobFolder, PartResult
 from tflgpu.batch.row_predictor import Prediction, RowPredictor
-from tflgpu.batch.rows import RowSource
+from tflgpu.batch.row_source import RowSource
 from tflgpu.options import CacheFiles, Options
 from tflgpu.version import __version__
 

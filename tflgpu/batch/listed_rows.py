@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tflgpu.batch.rows import Rows, fitted, stacked
+from tflgpu.batch.row_source import Rows, fitted, stacked
 from tflgpu.inputs import InputReader, naming
 from tflgpu.inputs.images import decode_image
 from tflgpu.inputs.input_folder import IMAGES

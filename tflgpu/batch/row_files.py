@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tflgpu.batch.listed_rows import ARCHIVES, ARRAYS, ListedRows, is_archive, list_arrays, list_images
-from tflgpu.batch.rows import RowSource
+from tflgpu.batch.row_source import RowSource
 from tflgpu.batch.table_rows import PARQUET, READERS, TableRows
 from tflgpu.inputs import InputReader
 from tflgpu.inputs.input_folder import IMAGES

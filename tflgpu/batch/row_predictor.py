@@ -12,7 +12,7 @@ import pyarrow as pa
 from tflgpu.batch.arrow_columns import arrow_column
 from tflgpu.batch.own_device import Request
 from tflgpu.batch.predictor import Predictor
-from tflgpu.batch.rows import Rows
+from tflgpu.batch.row_source import Rows
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.options import Options
 

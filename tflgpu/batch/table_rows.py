@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tflgpu.batch.arrow_columns import arrow_column, check_numbers, numpy_column
-from tflgpu.batch.rows import Rows, fitted
+from tflgpu.batch.row_source import Rows, fitted
 from tflgpu.inputs import naming
 from tflgpu.model.tensor_info import TensorInfo
 

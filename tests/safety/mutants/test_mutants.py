@@ -81,7 +81,9 @@ FOUND = {
     "a handle as input": Found(
         control_flow("delay"), {"subgraphs[0].tensors[0].type": 13}, "has element type resource"
     ),
-    "texts as indices": Found(network("topk_v2", 1), {"subgraphs[0].tensors[3].type": 5}, "is currently not supported by TopK"),
+    "texts as indices": Found(
+        network("topk_v2", 1), {"subgraphs[0].tensors[3].type": 5}, "is currently not supported by TopK"
+    ),
     "an input twice": Found(
         network("add_alike", 0), {"subgraphs[0].inputs": [0, 0, 1]}, "where one tensor comes twice"
     ),
