@@ -20,7 +20,7 @@ def output_of(module: str, folder: Path) -> str:
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
     ) as process:
         try:
-            out, messages = process.communicate(timeout=240)
+            out, messages = process.communicate(timeout=500)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
