@@ -71,7 +71,7 @@ def drawn_inputs(infos: Sequence[tflgpu.TensorInfo]) -> list[list[Array]]:
 
 
 def answers(model: bytes, inputs: Sequence[list[Array]]) -> list[list[Array]]:
-    """Of LiteRT, one run after the other."""
+    """Return LiteRT's outputs, one run after the other."""
     peer = LiteRT(model, None)
     return [[np.array(output) for output in peer.run(each)] for each in inputs]
 

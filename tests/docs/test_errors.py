@@ -146,7 +146,7 @@ def test_warnings(tmp_path: Path) -> None:
 
 
 def test_a_warning_of_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a model in which nothing can be kept in float."""
+    """The warning of a model in which nothing can be kept in float."""
     monkeypatch.setattr("tflgpu.measure.half_check.HalfCheck.may_be_repaired", lambda *_: False)
     builder = Builder()
     large, small = (builder.constant(np.full(SHAPE, factor, np.float32)) for factor in (1e5, 1e-5))

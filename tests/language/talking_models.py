@@ -1,4 +1,4 @@
-"""What a model of tests says in conversations, and the file that it is in."""
+"""A model of tests that says known things in conversations, and its file."""
 
 from __future__ import annotations
 

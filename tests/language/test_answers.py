@@ -163,7 +163,7 @@ def test_who_may_be_drawn(wanted: dict[str, Any], expected: list[float]) -> None
 
 
 def test_penalties_and_likelihoods() -> None:
-    """Of tokens that the answer has; likelihoods are those of the model's own scores."""
+    """Log probabilities of the tokens of an answer are those of the model's own scores."""
     scores = np.array([2.0, 1.5, 1.2, -1.0])
     rows = {
         (0, 1, 0, 0): {"repetition_penalty": 1.5},  # 2 / 1.5 is below 1.5, and above 1.2

@@ -1,4 +1,4 @@
-"""What files say of their models: every field that the official builder writes has an effect, or is an error."""
+"""Metadata of files: every field that the official builder writes has an effect, or is an error."""
 
 from __future__ import annotations
 

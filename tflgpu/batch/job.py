@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from math import ceil
@@ -28,11 +28,15 @@ PART_ROWS, PARTS = 256, 1000
 
 @dataclass(frozen=True)
 class Job:
-    """Work that any process can do a part of, if it has the files under the same paths."""
+    """Work that any process can do a part of, if it has the files under the same paths.
+
+    kind: the format of the results. reading: how rows were read, as far as it tells the job from others.
+    """
 
     rows: RowSource
     prediction: Prediction
     kind: str
+    reading: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def part_rows(self) -> int:
@@ -80,4 +84,5 @@ class Job:
             "on_error": self.prediction.on_error,
             "format": self.kind,
             "version of tflgpu": __version__,
+            **self.reading,
         }

@@ -79,6 +79,11 @@ def _write_text(path: Path, text: str) -> None:
         os.fsync(file.fileno())
 
 
+def partial_folder(out: Path) -> Path:
+    """Return the folder of a job that is to be called ``out`` when it is complete."""
+    return out.absolute().with_name(f"{out.name}.partial")
+
+
 @contextmanager
 def job_folder(out: Path, identity: Mapping[str, Any], suffix: str) -> Iterator[JobFolder]:
     """Open the folder of a job, also one that an earlier run has left. It gets the name ``out`` when this ends well.
@@ -95,7 +100,7 @@ def job_folder(out: Path, identity: Mapping[str, Any], suffix: str) -> Iterator[
     """
     if out.exists():
         raise FileExistsError(errno.EEXIST, "it is there already; give another name, or delete it", str(out))
-    partial = out.absolute().with_name(f"{out.name}.partial")
+    partial = partial_folder(out)
     (partial / STATE).mkdir(parents=True, exist_ok=True)
     lock = FileLock(partial / STATE / "lock")
     try:
@@ -126,7 +131,7 @@ def _check_identity(partial: Path, identity: dict[str, Any]) -> None:
     try:
         earlier = json.loads(path.read_text())
     except (OSError, ValueError):
-        for mark in (partial / STATE).glob("*.json"):  # of a job that nobody knows
+        for mark in (partial / STATE).glob("*.json"):  # of a job whose identity is lost
             mark.unlink()
         _write_text(path, text)
         return

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from tflgpu.api import inspect
 from tflgpu.batch.formats import FORMATS
@@ -89,13 +88,38 @@ def predict(
         ModuleNotFoundError: The library of a format, or Ray, is not installed.
         TflgpuError: As of :func:`tflgpu.compile`.
     """
-    data, chosen = read_bytes(model), check_options(options)
-    paths = [inputs] if isinstance(inputs, (str, PathLike)) else list(inputs)
-    infos = inspect(data, chosen).model.inputs
-    rows = open_rows([*map(Path, paths)], data, infos, columns=columns, mean=mean, std=std)
-    job = Job(rows, Prediction(data, chosen, devices, on_error).planned_once(infos), format)
-    more = {"columns": dict(columns or {}), "mean": mean, "std": std}
-    return run_job(job, Path(out), lambda: None, workers, address, more)
+    paths = [inputs] if isinstance(inputs, (str, PathLike)) else inputs
+    job = open_job(
+        read_bytes(model),
+        [*map(Path, paths)],
+        check_options(options),
+        columns=columns,
+        on_error=on_error,
+        kind=format,
+        mean=mean,
+        std=std,
+        devices=devices,
+    )
+    return run_job(job, Path(out), lambda: None, workers, address)
+
+
+def open_job(
+    model: bytes,
+    inputs: Sequence[Path],
+    options: Options,
+    *,
+    columns: Mapping[str, str] | None,
+    on_error: OnError,
+    kind: str,
+    mean: float | None,
+    std: float | None,
+    devices: Sequence[Request] | None,
+) -> Job:
+    """Return the work of :func:`predict`, whose arguments these are. Raises what that raises."""
+    infos = inspect(model, options).model.inputs
+    rows = open_rows(inputs, model, infos, columns=columns, mean=mean, std=std)
+    prediction = Prediction(model, options, devices, on_error).planned_once(infos)
+    return Job(rows, prediction, kind, {"columns": dict(columns or {}), "mean": mean, "std": std})
 
 
 def run_job(
@@ -104,19 +128,17 @@ def run_job(
     step: Step,
     workers: int = 1,
     address: str | None = None,
-    identity: Mapping[str, Any] | None = None,
 ) -> Summary:
     """Compute the parts of a job that its folder does not have. Raises what :func:`predict` raises.
 
-    step: is called as often as another batch of rows is done, and for those of an earlier run at once. identity: what
-    tells the job from others, beside its model, options and files.
+    step: is called as often as another batch of rows is done, and for those of an earlier run at once.
     """
     begin = time.perf_counter()
     if job.kind not in FORMATS:
         raise ValueError(f"format is {job.kind!r}; one of {', '.join(FORMATS)} was expected")
     if job.rows.count == 0:
         raise ValueError("the inputs have no rows")
-    with job_folder(out, job.identity() | dict(identity or {}), job.kind) as folder:
+    with job_folder(out, job.identity(), job.kind) as folder:
         done = folder.done()
         resumed = sum(result.rows for result in done.values())
         for part in done:

@@ -71,7 +71,7 @@ class TableRows:
         errors = {row - start: text for row, text in problems.items() if start <= row < start + count}
         given = dict[str, NDArray[Any]]()
         for info in self.inputs:
-            name = self.columns.get(info.name, info.name)
+            name = self._column(info)
             if name not in table.column_names:
                 there = sorted(table.column_names)
                 raise ValueError(f"there is no column {name!r} for input {info.name!r}; there are {there}")

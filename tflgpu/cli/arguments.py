@@ -40,6 +40,19 @@ Address = Annotated[
     typer.Option(metavar="URL", help="A cluster of Ray, such as ray://host:10001.", show_default="this machine"),
 ]
 
+LanguageFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A .litertlm, .task or .tflite file.", show_default=False)
+]
+
+Tokenizer = Annotated[
+    Path | None, typer.Option(help="A file of sentencepiece or tokenizers.", show_default="the file's own")
+]
+
+Stops = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT", help="A token that ends an answer.", show_default="those of the file"),
+]
+
 # What a shell offers where the type of an option does not say it.
 COMPLETIONS: Mapping[str, Callable[[], list[str]]] = {"device": lambda: ["auto", "cpu", "gpu"]}
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import tflgpu
-from tflgpu.cli.arguments import with_options
+from tflgpu.cli.arguments import LanguageFile, Stops, Tokenizer, with_options
 from tflgpu.cli.commands.generate import write_piece
 from tflgpu.cli.console import console, note
 from tflgpu.cli.terminal.progress import progress
@@ -19,14 +18,9 @@ from tflgpu.language import Conversation, Engine, Sampling
 
 @with_options("device", "precision", "executor", "tuning", "cache", "cache_dir")
 def chat_with_model(
-    model: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A .litertlm, .task or .tflite file.", show_default=False)
-    ],
+    model: LanguageFile,
     options: tflgpu.Options,
-    tokenizer: Annotated[
-        Path | None,
-        typer.Option(help="A file of sentencepiece or tokenizers.", show_default="the file's own"),
-    ] = None,
+    tokenizer: Tokenizer = None,
     system: Annotated[
         str | None, typer.Option(metavar="TEXT", help="How the model shall answer.", show_default="nothing")
     ] = None,
@@ -38,10 +32,7 @@ def chat_with_model(
         float | None,
         typer.Option(min=0, help="Divide the logits by it before a token is drawn.", show_default="as the file says"),
     ] = None,
-    stop: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXT", help="A token that ends an answer.", show_default="those of the file"),
-    ] = None,
+    stop: Stops = None,
 ) -> None:
     """Talk with a language model: each line of stdin is a message, until its end.
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import tflgpu
-from tflgpu.cli.arguments import AsJson, with_options
+from tflgpu.cli.arguments import AsJson, LanguageFile, Tokenizer, with_options
 from tflgpu.cli.console import console, note, picked, print_json
 from tflgpu.cli.terminal.progress import progress
 from tflgpu.language import Answer, Generator, Sampling, Statistics
@@ -19,18 +18,13 @@ from tflgpu.model.text import printable_lines
 
 @with_options("device", "precision", "executor", "tuning", "cache", "cache_dir")
 def generate_text(
-    model: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A .litertlm, .task or .tflite file.", show_default=False)
-    ],
+    model: LanguageFile,
     prompt: Annotated[
         str,
         typer.Argument(metavar="PROMPT", help="What to answer; - reads it from stdin.", show_default=False),
     ],
     options: tflgpu.Options,
-    tokenizer: Annotated[
-        Path | None,
-        typer.Option(help="A file of sentencepiece or tokenizers.", show_default="the file's own"),
-    ] = None,
+    tokenizer: Tokenizer = None,
     max_tokens: Annotated[
         int | None,
         typer.Option(min=1, help="How many tokens the answer may have.", show_default="as the cache has room for"),

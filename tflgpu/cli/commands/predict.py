@@ -100,20 +100,21 @@ def predict_rows(
     worker again that was killed; no row is lost or comes twice.
     """
     with naming_extras():
-        from tflgpu.batch.job import Job
-        from tflgpu.batch.prediction import run_job
-        from tflgpu.batch.row_files import open_rows
-        from tflgpu.batch.row_predictor import Prediction
-    data = read_bytes(model)
-    named = dict(_pair(each) for each in columns or ())
-    infos = tflgpu.inspect(data, options).model.inputs
-    shared = devices.split(",") if devices else None
-    prediction = Prediction(data, options, shared, on_error.value).planned_once(infos)
-    job = Job(open_rows(inputs, data, infos, columns=named, mean=mean, std=std), prediction, kind.value)
-    more = {"columns": named, "mean": mean, "std": std}
+        from tflgpu.batch.prediction import open_job, run_job
+    job = open_job(
+        read_bytes(model),
+        inputs,
+        options,
+        columns=dict(_pair(each) for each in columns or ()),
+        on_error=on_error.value,
+        kind=kind.value,
+        mean=mean,
+        std=std,
+        devices=devices.split(",") if devices else None,
+    )
     batches = sum(map(job.batches, range(job.parts)))
     with naming_extras(), progress("predicting", batches) as step, _going_on(out):
-        summary = run_job(job, out, step, workers, address, more)
+        summary = run_job(job, out, step, workers, address)
     computed = summary.rows - summary.resumed
     speed = computed / summary.seconds
     if as_json:
@@ -143,7 +144,9 @@ def _going_on(out: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        partial = out.absolute().with_name(f"{out.name}.partial")
+        from tflgpu.batch.job_folder import partial_folder
+
+        partial = partial_folder(out)
         if partial.exists():
             note(f"complete parts are in {partial}; the same command goes on from there")
         raise

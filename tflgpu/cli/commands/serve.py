@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import tflgpu
-from tflgpu.cli.arguments import with_options
+from tflgpu.cli.arguments import LanguageFile, Stops, Tokenizer, with_options
 from tflgpu.cli.console import note
 from tflgpu.cli.extras import naming_extras
 from tflgpu.cli.terminal.progress import progress
@@ -17,18 +16,10 @@ from tflgpu.language import Embedder, Engine
 
 @with_options("device", "precision", "executor", "tuning", "cache", "cache_dir")
 def serve_model(
-    model: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A .litertlm, .task or .tflite file.", show_default=False)
-    ],
+    model: LanguageFile,
     options: tflgpu.Options,
-    tokenizer: Annotated[
-        Path | None,
-        typer.Option(help="A file of sentencepiece or tokenizers.", show_default="the file's own"),
-    ] = None,
-    stop: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXT", help="A token that ends an answer.", show_default="those of the file"),
-    ] = None,
+    tokenizer: Tokenizer = None,
+    stop: Stops = None,
     host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen.")] = 8000,
     sessions: Annotated[int, typer.Option(min=1, help="How many requests to answer at a time.")] = 4,
