@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
+from tests.batch.ray_process import SETTINGS
 from tests.examples.page import run_example
 
 
 @pytest.mark.full("it starts Ray, which takes ten seconds")
 def test_every_picture_of_a_folder_gets_its_label(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", "local")  # not a cluster that happens to run here
-    monkeypatch.setenv("RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES", str(100 << 20))  # not a third of the memory
+    for name, value in SETTINGS.items():
+        monkeypatch.setenv(name, value)
     lines = run_example("batch/label_pictures.py", folder)
     rows = parquet.read_table(folder / "classes").to_pylist()
     pictures = [path.name for path in (folder / "images").iterdir() if path.suffix in (".jpg", ".png")]

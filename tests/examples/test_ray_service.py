@@ -12,25 +12,30 @@ from pathlib import Path
 
 import pytest
 
-from tests.batch.ray_process import STORE
+from tests.batch.ray_process import SETTINGS
 from tests.conftest import missing
 from tests.examples.page import COMMANDS, environment
 
 
 @pytest.mark.full("it starts Ray Serve, which takes ten seconds")
 @pytest.mark.parametrize("proxy", ["python", "haproxy"])
-def test_the_service_answers_over_http(proxy: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_service_answers_over_http(proxy: str, folder: Path) -> None:
     if find_spec("grpc_reflection") is None:  # of what ray[serve] brings; to import ray.serve warns
         missing("Ray Serve")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    monkeypatch.setenv("RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES", str(STORE))
-    monkeypatch.setenv("RAY_SERVE_ENABLE_HA_PROXY", str(int(proxy == "haproxy")))
+    settings = SETTINGS | {"RAY_SERVE_ENABLE_HA_PROXY": str(int(proxy == "haproxy"))}
     command = [sys.executable, *shlex.split(COMMANDS["serving/ray_service.py"])[1:], "--port", str(port)]
     options = ("--try", "images/cat.png", "--replicas", "1")
     done = subprocess.run(
-        [*command, *options], cwd=folder, env=environment(), capture_output=True, text=True, timeout=240, check=False
+        [*command, *options],
+        cwd=folder,
+        env=environment() | settings,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     (answer,) = (json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"label"'))
