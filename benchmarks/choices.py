@@ -17,7 +17,7 @@ def executors(text: str) -> list[ExecutorChoice]:
 
 
 def _listed(text: str, allowed: tuple[str, ...]) -> list[str]:
-    """What stands between commas."""
+    """The words between commas, each of those that are allowed."""
     found = text.split(",")
     if unknown := [each for each in found if each not in allowed]:
         raise ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(allowed)}")

@@ -44,7 +44,7 @@ def transformer(name: str) -> Any | None:
 
 
 def peer(name: str, arrays: list[np.ndarray]) -> Run | None:
-    """What runs a network of this name by torch on inputs like these; None if there is none."""
+    """A function that runs the network of this name by torch on inputs like these; None if there is none."""
     import timm
     import torch
 
@@ -77,7 +77,7 @@ def peer(name: str, arrays: list[np.ndarray]) -> Run | None:
 
 
 def subject(model: tflgpu.CompiledModel, arrays: list[np.ndarray]) -> Run:
-    """What runs a compiled model, with arrays on the device."""
+    """A function that runs a compiled model, with arrays on the device."""
     inputs = [cl_array.to_device(model.queue, array) for array in arrays]
     outputs = {o.name: cl_array.empty(model.queue, o.shape, o.dtype) for o in model.outputs}
     return lambda: model.run(inputs, outputs)

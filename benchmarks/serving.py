@@ -102,7 +102,7 @@ class Client:
 
 @dataclass
 class Load:
-    """What clients saw. seconds: of each request; took: of all."""
+    """The load that clients saw. seconds: of each request. took: seconds of all together."""
 
     seconds: list[float]
     took: float = 0

@@ -58,7 +58,7 @@ BLOCKS_IN_FLIGHT = 8
 
 @dataclass(frozen=True)
 class Work:
-    """What every worker does. devices: to be shared out; None if Ray gives each actor a GPU."""
+    """The work of every worker. devices: to be shared out; None if Ray gives each actor a GPU."""
 
     model: bytes
     options: tflgpu.Options
@@ -78,7 +78,7 @@ class Classifier(Predictor):
 
 
 def place(device: tflgpu.Device) -> int:
-    """What tells a device from others in all processes: the index may not, if others are hidden."""
+    """A number that tells a device from others in all processes: the index may not, if others are hidden."""
     try:
         return int(device.handle.pci_bus_id_nv) << 8 | int(device.handle.pci_slot_id_nv)
     except (AttributeError, cl.Error):

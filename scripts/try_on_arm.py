@@ -137,7 +137,7 @@ def check_models() -> int:
 
 
 def inside(what: str) -> int:
-    """What runs in the root."""
+    """Run the checks in the root of the other system."""
     return int({"rows": check_rows, "models": check_models}[what]() > 0)
 
 

@@ -1,5 +1,5 @@
-"""What all tests share: the quick suite and ``--all``, the tier without devices, hypothesis profiles, OpenCL runtimes,
-and real models.
+"""Fixtures and options of all tests: the quick suite and ``--all``, the tier without devices, hypothesis profiles,
+OpenCL runtimes, and real models.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def canonical_plan(value: Any, functions: dict[str, int]) -> Iterator[str]:
 
 
 def digests(artifact: Artifact) -> tuple[str, str]:
-    """Of the source and of the plans of a model's partitions on the device."""
+    """Digests of the source and of the plans of a model's partitions on the device."""
     source, plan = (blake2b(digest_size=8) for _ in range(2))
     for piece in artifact.pieces:
         for token in canonical_source(piece.source):

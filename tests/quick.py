@@ -33,7 +33,7 @@ def on_first_runtime(device_name: str | None) -> bool:
 
 
 def full_suite(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """What is left of all items, in their order."""
+    """The items that are left of all, in their order."""
     return [
         item
         for item in items
@@ -42,7 +42,7 @@ def full_suite(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 
 
 def quick_suite(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """What the quick suite has of the items of the full one, in their order."""
+    """The items of the full suite that are in the quick suite, in their order."""
     quick = each_pair([item for item in items if not item.get_closest_marker("full") and _is_quick(item)])
     kept = {case for cases in _by_test(quick).values() for case in _few(cases)}
     return [item for item in quick if item in kept]

@@ -127,7 +127,7 @@ WITHOUT_DEVICE = (
     "tests/schedules",
 )
 
-# What asks for one of these fixtures, itself or through another fixture, uses a device.
+# A test that asks for one of these fixtures, itself or through another fixture, uses a device.
 DEVICE_FIXTURES = {"device", "device_name", "emulation", "half_device"}
 
 # No file there names a driver. Processes that a test starts find no device by it.
@@ -151,7 +151,7 @@ def without_devices() -> Iterator[None]:
         pytest.fail("this test uses OpenCL: mark it `device`, or take its module out of tests/tiers.py")
 
     with pytest.MonkeyPatch.context() as patch:
-        # What tests with the marker found in this process is not seen.
+        # The devices that tests with the marker found in this process are not seen.
         patch.setattr(devices, "_devices", cache(devices._devices.__wrapped__))
         for name in ("get_platforms", "Context"):
             patch.setattr(cl, name, refuse)

@@ -84,7 +84,8 @@ __all__ = [
 ]
 
 
-# What a start does not wait for: modules in the manner of LiteRT's, and classes with the modules that have them.
+# Names whose import would slow down a start, found when they are first used: modules in the manner of LiteRT's, and
+# classes with the modules that have them.
 LATE_MODULES = ("compiled_model", "hardware_accelerator", "interpreter", "tensor_buffer")
 LATE_CLASSES = {"Interpreter": "interpreter", "ModelSession": "runtime.model_session", "Pool": "runtime.pool"}
 

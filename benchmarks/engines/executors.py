@@ -81,7 +81,7 @@ class _Model:
 
     @cached_property
     def results(self) -> Iterator[object]:
-        """Of endless runs, whose inputs come from the host."""
+        """The results of endless runs, whose inputs come from the host."""
         return self.compiled.run_many(self.new_inputs)
 
     @cached_property
@@ -121,5 +121,5 @@ class _Model:
         return self._case.error(list(self.compiled.run(self.inputs).values()))
 
     def error_there(self) -> float:
-        """Of what the last run or stream has left on the device."""
+        """The error of the results that the last run or stream has left on the device."""
         return self._case.error([array.get() for array in self.targets.values()])

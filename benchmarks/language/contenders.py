@@ -1,4 +1,4 @@
-"""What runs a language model here: each prepares a file, and then reads prompts and decodes tokens.
+"""Contenders that run a language model: each prepares a file, and then reads prompts and decodes tokens.
 
 A contender is in a process of its own, so that its memory can be told.
 """

@@ -20,7 +20,7 @@ PATIENCE = 600  # seconds for one contender
 
 
 def measured(name: str, path: Path, given: argparse.Namespace) -> dict[str, object]:
-    """What a contender takes, in this process."""
+    """The measurements of a contender, in this process."""
     before, gpu_before = resident_bytes(), gpu_bytes()
     begun = perf_counter()
     contender = CONTENDERS[name](path, given.device, given.precision, given.threads)
@@ -55,7 +55,7 @@ def _serve(connection: Connection, name: str, path: Path, given: argparse.Namesp
 
 
 def in_own_process(name: str, path: Path, given: argparse.Namespace) -> dict[str, object]:
-    """What a contender takes, or why it fails."""
+    """The measurements of a contender in a process of its own, or why it fails."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs, name, path, given))

@@ -38,7 +38,7 @@ def write_models(models: Mapping[str, bytes], folder: Path) -> None:
 
 
 def read_models(folder: Path) -> dict[str, bytes]:
-    """What :func:`write_models` wrote, in its order."""
+    """The models that :func:`write_models` wrote, in its order."""
     return {path.stem.partition(" ")[2]: path.read_bytes() for path in sorted(folder.glob("*.tflite"))}
 
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "reference" / "model-types.md"
 
-# With which names of results begin; the type of the device follows.
+# The beginning of names of results; the type of the device follows.
 NAME = "model-types"
 
 Row = Mapping[str, Any]

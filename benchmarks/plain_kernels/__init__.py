@@ -1,1 +1,1 @@
-"""What a GPU's kernels cost without PTX and matrix units, and products beside the convolutions that they are."""
+"""The costs of a GPU's kernels without PTX and matrix units, and products beside the convolutions that they are."""

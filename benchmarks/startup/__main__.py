@@ -91,7 +91,7 @@ def in_turns(kinds: Mapping[str, Callable[[], Start]], rounds: int) -> Starts:
 
 
 def compiling(starts: Starts) -> dict[str, object]:
-    """What ``tflgpu.compile`` takes."""
+    """The cost of ``tflgpu.compile``."""
     cold, warm = (median(s.compile for s in starts[kind]) for kind in ("cold", "warm"))
     pairs = list(zip(starts["cold"], starts.get("before", ()), strict=False))
     compared = [s.compile / b.compile for s, b in pairs]

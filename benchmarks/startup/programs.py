@@ -1,4 +1,4 @@
-"""What the processes run. Each prints "ready" when it is done, then its facts: ``program + REPORT``."""
+"""Programs of the processes. Each prints "ready" when it is done, then its facts: ``program + REPORT``."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ TOLERANCE = {"fp32": 1e-3, "fp16": 5e-2}
 
 
 def summary(operator: str, precision: str, found: Sequence[Measured], roofline: Roofline) -> dict[str, object]:
-    """Of an operator's shapes, the worst among them in words."""
+    """A summary of an operator's shapes, the worst among them in words."""
     attainable = [roofline.seconds(each.drawn, precision) for each in found]
     measured = sorted(
         ((each.seconds / least, each, least) for each, least in zip(found, attainable, strict=True)),

@@ -29,7 +29,7 @@ _POOL = np.random.default_rng(0).standard_normal(1 << 16).astype(np.float32)
 
 
 def numbers(shape: Sequence[int]) -> np.ndarray:
-    """As many random numbers as wanted, quickly: the same ones again and again, from another one on each time."""
+    """Random numbers of a shape, made quickly: the same ones again and again, from another one on each time."""
     return np.resize(np.roll(_POOL, -prod(shape) % 9973), shape)
 
 
@@ -104,7 +104,9 @@ def error(got: np.ndarray, expected: np.ndarray) -> float:
 
 
 def bundles(drawn: Sequence[Drawn]) -> list[Bundle]:
-    """Those of steps are models of their own, because the steps of several would be computed side by side."""
+    """Bundles of operators. Those with steps are models of their own, because the steps of several would be computed
+    side by side.
+    """
     alone = [(each,) for each in drawn if each.steps > 1]
     others = [each for each in drawn if each.steps == 1]
     together = [tuple(others[first : first + AT_ONCE]) for first in range(0, len(others), AT_ONCE)]

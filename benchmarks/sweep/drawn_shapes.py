@@ -48,7 +48,7 @@ class Drawn:
 
     @property
     def elements(self) -> tuple[int, int]:
-        """Of inputs and weights, and of the result."""
+        """Elements of inputs and weights, and of the result."""
         weights = (shape for shape in self.constants if isinstance(shape, tuple))
         return sum(map(prod, (*self.inputs, *weights))), prod(self.result)
 

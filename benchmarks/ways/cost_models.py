@@ -73,7 +73,7 @@ def row(
 
 
 def names(model: tflgpu.CompiledModel) -> Iterator[str]:
-    """Of the functions that a model launches; they tell how the work is divided."""
+    """Names of the functions that a model launches; they tell how the work is divided."""
     for piece in model._artifact.pieces:
         yield from (launch.function for launch in piece.executable.launches)
 

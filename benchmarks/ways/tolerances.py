@@ -1,4 +1,4 @@
-"""What a tolerance costs beside fp16, and whether it holds on inputs that calibration did not see, as JSON.
+"""Measures the cost of a tolerance beside fp16, and whether it holds on inputs that calibration did not see, as JSON.
 
     python -m benchmarks.ways.tolerances MODEL... [--images FILE...] [--tolerance 0.01] [--device D] [--kernels auto]
                                          [--seconds 4] [--out FILE]

@@ -23,7 +23,7 @@ Padding = Literal["SAME", "VALID"]
 _BIAS_STD = 0.1  # small beside activations of order 1, as after folding batch norms
 _LOGIT_STD = 2.0  # spreads 1000 classes over some orders of magnitude without saturating the softmax
 
-# With x standard normal, of max(x, 0) and of x * sigmoid(x): the spread about the mean, and the mean square.
+# For a standard normal x, of max(x, 0) and of x * sigmoid(x): the spread about the mean, and the mean square.
 _RELU_STD, _RELU_SQUARE = math.sqrt((1 - 1 / math.pi) / 2), 1 / 2
 _SWISH_STD, _SWISH_SQUARE = 0.559, 0.356
 _GATE = 0.54  # the root of the mean square of sigmoid(x)

@@ -1,4 +1,4 @@
-"""What the container runs: a classifier that starts from the image's bundle, without compiling anything.
+"""The program of the container: a classifier that starts from the image's bundle, without compiling anything.
 
     docker run --rm --interactive classifier < images/cat.png
 

@@ -63,7 +63,7 @@ def _bias(layer: nn.Conv2d | nn.Linear) -> Array:
 
 
 def _scale_and_shift(norm: nn.BatchNorm2d) -> tuple[Array, Array]:
-    """What ``norm`` does in inference, ``x * scale + shift`` per channel."""
+    """The factors and summands of ``norm`` in inference, ``x * scale + shift`` per channel."""
     assert norm.running_mean is not None and norm.running_var is not None
     mean, variance, gamma, beta = (
         _values(tensor).astype(np.float64) for tensor in (norm.running_mean, norm.running_var, norm.weight, norm.bias)

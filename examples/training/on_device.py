@@ -50,7 +50,7 @@ class Network(ModelBuilder):
         self.op("ASSIGN_VARIABLE", [self.handle(variable), value], [])
 
     def product(self, a: int, b: int, shape: tuple[int, int], first: bool = False, second: bool = False) -> int:
-        """Of matrices, of which the first or the second is transposed."""
+        """A product of matrices, of which the first or the second is transposed."""
         return self.add("BATCH_MATMUL", [a, b], shape, adj_x=first, adj_y=second)
 
     def forward(self, x: int, weights: dict[str, int], rows: int) -> tuple[int, int]:
@@ -125,7 +125,7 @@ def digits() -> tuple[Array, NDArray[np.int64]]:
 
 
 def batch(images: Array, labels: NDArray[np.int64], step: int) -> dict[str, Array]:
-    """What a call of ``train`` takes."""
+    """The inputs of a call of ``train``."""
     chosen = np.random.default_rng(step).integers(0, len(images), BATCH)
     return {"images": images[chosen], "labels": np.eye(CLASSES, dtype=np.float32)[labels[chosen]]}
 

@@ -53,7 +53,7 @@ def _row(parameter: Any) -> str:
 
 
 def _default(parameter: Any) -> str:
-    """As the help has it: a text that explains it, or the value itself."""
+    """The default in the help: a text that explains it, or the value itself."""
     if isinstance(parameter.show_default, str):
         return parameter.show_default
     hidden = not parameter.show_default or getattr(parameter, "is_flag", False) or parameter.default in (None, "", ())

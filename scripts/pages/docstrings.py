@@ -47,7 +47,7 @@ def as_markdown(text: str, names: set[str]) -> str:
 
 
 def _entries(paragraph: str, names: set[str]) -> Iterator[str]:
-    """What comes before the first entry of a paragraph, and its entries; a paragraph without any stays as it is."""
+    """The text before the first entry of a paragraph, and its entries; a paragraph without any stays as it is."""
     starts = [match for match in NAMES.finditer(paragraph) if names.issuperset(match[1].split(", "))]
     if before := paragraph[: starts[0].start()] if starts else paragraph:
         yield before

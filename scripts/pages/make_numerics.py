@@ -1,4 +1,4 @@
-"""What becomes of numbers at the edge of their types: ``python -m scripts.pages.make_numerics`` writes
+"""The results of numbers at the edge of their types: ``python -m scripts.pages.make_numerics`` writes
 docs/reference/numerics.md.
 
 Every line of its tables is a run, of LiteRT and of tflgpu on the first OpenCL device.

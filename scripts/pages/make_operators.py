@@ -1,4 +1,4 @@
-"""What runs on a device: ``python -m scripts.pages.make_operators`` writes docs/reference/operators.md.
+"""The operators that run on a device: ``python -m scripts.pages.make_operators`` writes docs/reference/operators.md.
 
 Versions, element types and constant inputs are those of the declarations; limits are the sentences that their code can
 yield, with … for what differs from model to model.
@@ -31,7 +31,7 @@ FAMILIES: Mapping[str, ModuleType] = {
     "Sequences": sequence,
 }
 
-# Of operators whose sentences do not tell.
+# Ranks of operators whose sentences do not tell them.
 RANKS = {
     "BATCH_MATMUL": "2 and more",
     "Convolution2DTransposeBias": "4",

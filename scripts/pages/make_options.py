@@ -47,7 +47,7 @@ so: [the delegate](../guide/interpreter.md#the-delegate). Old values work for on
 
 
 def entries(kind: type) -> tuple[str, dict[str, str]]:
-    """What a class's docstring says before its attributes, and of each."""
+    """The text of a class's docstring before its attributes, and the text of each attribute."""
     text = ROLE.sub(r"`\1`", inspect.getdoc(kind) or "").replace("``", "`")
     head, _, attributes = text.partition("\nAttributes:\n")
     found = re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", attributes, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What the page of corner cases is made of: small models with inputs at the edge of their types, and who runs them."""
+"""The content of the page of corner cases: small models with inputs at the edge of their types, and who runs them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Corner:
     shape: tuple[int, ...] | None = None
     dtype: str | None = None
     said: str = ""
-    """What the page says of the inputs, by default their values."""
+    """The page's words for the inputs, by default their values."""
 
     @property
     def model(self) -> bytes:
@@ -64,7 +64,7 @@ class Corner:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a library made of a corner: its results, or why there are none."""
+    """The outcome of a library for a corner: its results, or why there are none."""
 
     results: tuple[Array, ...] = ()
     refusal: str = ""
@@ -158,7 +158,7 @@ PAIRS = {
 }
 
 
-# What a kernel cannot report, a check can.
+# Errors that no kernel can report, but a check can.
 UNCHECKED = "; an error with `Numerics(checks=True)`"
 
 # Where LiteRT's plain and reference kernels agree and tflgpu gives something else: why, by operator.

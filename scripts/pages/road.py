@@ -49,7 +49,7 @@ class Symbol:
 
     @property
     def result_name(self) -> str:
-        """What a call gives, as text; empty for None."""
+        """The type of a call's result, as text; empty for None."""
         if isinstance(self.definition, ast.ClassDef):
             return self.name
         text = ast.unparse(self.result) if self.result else "None"
@@ -69,7 +69,7 @@ def _is_module(name: str) -> bool:
 
 
 def find(name: str, module: str) -> Symbol | str | None:
-    """What ``name`` means in ``module``: a symbol, or the dotted name of a module. Imports are followed."""
+    """The meaning of ``name`` in ``module``: a symbol, or the dotted name of a module. Imports are followed."""
     for node in ast.walk(_tree(module)):
         if isinstance(node, Definition) and node.name == name and node in _tree(module).body:
             return Symbol(module, node)
@@ -169,7 +169,7 @@ class _Reader:
             self.enter(symbol)
 
     def _resolved(self, function: ast.expr, module: str) -> Symbol | None:
-        """What an expression such as ``name``, ``variable.method`` or ``module.name`` calls, if it is tflgpu's."""
+        """The target of a call of ``name``, ``variable.method`` or ``module.name``, if it is tflgpu's."""
         found: Symbol | str | None = None
         if isinstance(function, ast.Name):
             found = find(function.id, module)

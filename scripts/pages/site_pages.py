@@ -1,4 +1,4 @@
-"""What the site has besides docs/: pages that lie beside what they describe, the commands, and files behind links.
+"""Pages of the site besides docs/: those that lie beside what they describe, the commands, and files behind links.
 
 MkDocs calls this module (``hooks`` in mkdocs.yml). Links in a page are relative to the page in the repository, so that
 they also lead somewhere on a code host; here they become links of the site.
@@ -84,7 +84,7 @@ def _targets(page: File) -> Iterator[str]:
 
 
 def _repository_path(page: File, link: str) -> str:
-    """What a link of a page leads to, relative to the repository; addresses as they are."""
+    """The file that a link of a page leads to, relative to the repository; addresses as they are."""
     if ":" in link:
         return link
     source = ORIGIN.get(page.src_uri, f"docs/{page.src_uri}")

@@ -35,7 +35,7 @@ class File:
 # tests/kernels/test_stored_integers.py compares such layers with double.
 ROUNDED = 2e-2
 
-# Of a scale that is denormal: LiteRT's products by it are zero, those by the least normal scale are not.
+# A scale just above the denormal ones: LiteRT's products by it are zero, those by the least normal scale are not.
 NEXT_TO_ZERO = 1e-30
 
 FILES = (

@@ -60,7 +60,7 @@ def prompts() -> tuple[Arrays, list[Arrays]]:
 
 
 def litert_answers(path: Path) -> list[Arrays]:
-    """Of the prefill, and of each step after it."""
+    """LiteRT's outputs of the prefill, and of each step after it."""
     prefill, decode = prompts()
     (first,) = steps(path, "prefill", [prefill])
     cache = {name: value for name, value in first.items() if "cache" in name}
@@ -165,6 +165,6 @@ def unit_is_narrow(device: Device) -> bool:
 
 
 def constant_bytes(model: tflgpu.CompiledModel) -> int:
-    """What a signature has on the device beside what it shares."""
+    """The bytes that a signature has on the device beside those that it shares."""
     buffers = (buffer for piece in model._artifact.pieces for buffer in piece.executable.buffers)
     return sum(buffer.bytes for buffer in buffers if buffer.data is not None)

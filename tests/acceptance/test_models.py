@@ -30,7 +30,8 @@ MODELS = (
 
 SMALL = (MOBILENET, RESNET, FACE_DETECTION)
 
-# Of the quick suite on both runtimes; larger models take up to a minute on the second one.
+# The model and precision that the quick suite runs on both runtimes; larger models take up to a minute on the second
+# one.
 SECOND = (MOBILENET, "fp16")
 
 pytestmark = pytest.mark.quick(when=on_first_runtime)

@@ -39,7 +39,7 @@ def test_every_python_has_wheels_without_extras() -> None:
 
 @pytest.mark.full(why="it asks PyPI")
 def test_all_extras_together_have_wheels() -> None:
-    """What resolves together resolves for each extra, too."""
+    """Requirements that resolve together resolve for each extra, too."""
     places = [(machine, version) for machine in ("x86_64", "aarch64") for version in ("3.11", "3.13")]
     with ThreadPoolExecutor() as threads:
         found = threads.map(lambda place: resolved(*place, "--all-extras"), places)

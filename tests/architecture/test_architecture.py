@@ -19,8 +19,8 @@ from tflgpu.kernels.architecture import ARCHITECTURES
 PACKAGE = Path(tflgpu.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-# What each room of the package may import of the others, besides itself: those that it stands on. A room is a folder
-# of tflgpu/, or a module beside them.
+# For each room of the package, the other rooms that it may import: those that it stands on. A room is a folder of
+# tflgpu/, or a module beside them.
 FACTS = {"errors", "options", "target", "version"}
 GRAPH = FACTS | {"graph", "model", "ops"}
 PLANNING = GRAPH | {"kernels", "passes", "plan"}

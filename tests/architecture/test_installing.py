@@ -1,4 +1,4 @@
-"""What messages and pages say about installing can be done: no package index has tflgpu yet."""
+"""Instructions of messages and pages about installing can be followed: no package index has tflgpu yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps the repository easy to enter: few modules at the top, and a name for each thing."""
+"""Rules that keep the repository easy to enter: few modules at the top, and a name for each thing."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ def test_a_name_means_one_template() -> None:
 
 
 def test_no_module_of_tests_imports_another() -> None:
-    """What several of them need is in a module that has no tests."""
+    """A helper of several tests is in a module that has no tests."""
     importing = re.compile(r"^\s*(?:from|import) tests\.[\w.]*\btest_\w+", re.MULTILINE)
     assert [str(path) for path in files("tests") if path.suffix == ".py" and importing.search(path.read_text())] == []

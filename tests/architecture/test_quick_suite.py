@@ -56,7 +56,7 @@ def literals(*paths: Path) -> set[str]:
 
 
 def test_every_test_has_a_case(quick: frozenset[str], everything: frozenset[str]) -> None:
-    """Those of executors, verbs and faults among them. Some that take several seconds may be full."""
+    """Also those of executors, verbs and faults. Some that take several seconds may be full."""
     assert quick < everything
     left_out = functions(everything) - functions(quick)
     may_be_full = (

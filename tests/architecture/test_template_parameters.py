@@ -17,7 +17,7 @@ from tflgpu.kernels.kernel import Parameters
 
 N = TypeVar("N", bound=nodes.Node)
 
-# What every template sees, see tflgpu.codegen.render.
+# Names that every template sees, see tflgpu.codegen.render.
 RENDERED = {"local_size", "value_type", "shuffles", "dst", "epilogue"}
 
 
@@ -72,7 +72,7 @@ def _declared(body: Iterable[nodes.Node]) -> set[str]:
 
 @cache
 def _names(template: str, wanted: frozenset[str] | None = None) -> tuple[set[str], set[str]]:
-    """What the statements of a template use and declare, with those that it imports with context.
+    """The names that the statements of a template use and declare, with those that it imports with context.
 
     wanted: only these of its macros, and those that they call; by default all.
     """
@@ -89,7 +89,9 @@ def _names(template: str, wanted: frozenset[str] | None = None) -> tuple[set[str
 
 
 def names_of(template: str) -> tuple[set[str], set[str]]:
-    """What a template uses, and of that what it has to be given, with the templates that it extends and imports."""
+    """The names that a template uses, and those of them that it has to be given, with the templates that it extends and
+    imports.
+    """
     chain = [template]
     while extends := next(_parsed(chain[-1]).find_all(nodes.Extends), None):
         chain.append(_constant(extends.template))

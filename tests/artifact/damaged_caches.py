@@ -98,7 +98,7 @@ def damage_bundle(cache: Path, rng: random.Random) -> tflgpu.Options:
 
 
 def fault_of_round(original: Path, place: Path, rng: random.Random) -> str | None:
-    """What was wrong in one round; None if nothing was."""
+    """The fault that was found in one round; None if there was none."""
     shutil.copytree(original, place)
     bundle = rng.random() < 0.3
     options = damage_bundle(place, rng) if bundle else damage_cache(place, rng)
@@ -128,7 +128,7 @@ def fault_of_round(original: Path, place: Path, rng: random.Random) -> str | Non
 
 
 def run(folder: Path, rounds: int, seed: int) -> list[str]:
-    """What was wrong in all rounds."""
+    """The faults that were found in all rounds."""
     original, found = folder / "original", []
     for factor in FACTORS:
         tflgpu.compile(scaled(factor), tflgpu.Options(precision="fp32", cache_files=tflgpu.CacheFiles(path=original)))

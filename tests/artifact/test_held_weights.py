@@ -61,7 +61,7 @@ def main(start: str, folder: Path) -> None:
 
 
 def _bytes(field: str) -> int:
-    """Of memory: what the process has of it, or had at most."""
+    """Bytes of memory that the process has, or had at most."""
     words = Path("/proc/self/status").read_text().split()
     return int(words[words.index(field) + 1]) * 1024
 

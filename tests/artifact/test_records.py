@@ -1,4 +1,4 @@
-"""What the cache keeps of a compilation comes back equal, and nothing else is taken for it."""
+"""The cache gives back equal compilations, and takes nothing else for one."""
 
 from __future__ import annotations
 

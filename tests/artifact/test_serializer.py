@@ -1,4 +1,4 @@
-"""What a second start finds: everything, whatever happened meanwhile, or nothing and never something wrong."""
+"""A second start finds everything, whatever happened meanwhile, or nothing and never something wrong."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tflgpu.runtime.opencl import program
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
 COMPILE = "tflgpu.runtime.opencl.build._compiled"
 
-# What only compiling needs; a warm start that imported one of them would be a slow one.
+# Modules that only compiling needs; a warm start that imported one of them would be a slow one.
 COMPILER = [
     "concurrent.futures",
     "jinja2",

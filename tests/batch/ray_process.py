@@ -20,7 +20,7 @@ SETTINGS = {
 
 
 def output_of(module: str, folder: Path) -> str:
-    """What ``python -m module folder`` prints. Fails with its messages if it does."""
+    """The output of ``python -m module folder``. Fails with its messages if the module fails."""
     settings = os.environ | SETTINGS
     command = [sys.executable, "-m", module, str(folder)]
     with subprocess.Popen(

@@ -1,4 +1,6 @@
-"""What the tests ask of Ray, with one start: ``python -m tests.batch.ray_session FOLDER`` prints facts as JSON."""
+"""The questions that the tests ask of Ray, with one start: ``python -m tests.batch.ray_session FOLDER`` prints facts as
+JSON.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the tests ask of Ray Serve, with one start: ``python -m tests.batch.serve_session FOLDER`` prints facts as JSON.
+"""The questions that the tests ask of Ray Serve, with one start: ``python -m tests.batch.serve_session FOLDER`` prints
+facts as JSON.
 
 64 clients ask for rows, one after another each, while a replica is killed in the midst of a batch.
 """

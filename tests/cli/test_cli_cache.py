@@ -47,7 +47,7 @@ def fail(*arguments: object) -> str:
 
 
 def answer(cache: list[Path]) -> np.ndarray:
-    """What the digits' model says with nothing but ``cache`` to start from."""
+    """The answer of the digits' model with nothing but ``cache`` to start from."""
     with tflgpu.compile(MODEL, tflgpu.Options(cache_files=tflgpu.CacheFiles(path=cache), cache="require")) as model:
         (output,) = model.run(np.ones((1, 8, 8, 1), np.float32)).values()
         return output

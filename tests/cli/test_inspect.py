@@ -45,7 +45,7 @@ def test_a_missing_tensor_is_told_by_the_option_that_lists_them() -> None:
 
 @pytest.mark.device
 def test_inspect_gives_reasons(tmp_path: Path) -> None:
-    """Of a model in pieces too, for a device as well as without one."""
+    """Also for a model in pieces, with a device and without one."""
     path = unsupported_model(tmp_path / "m.tflite")
     for arguments in ((), ("--device", "auto")):
         text = " ".join(succeed("inspect", path, *arguments).split())

@@ -17,7 +17,7 @@ from tflgpu.model.writer import ModelBuilder
 
 GOOD = MODEL.read_bytes()
 
-# Of files that are no model.
+# Files that are no model.
 MODELS = {
     "missing.tflite": None,
     "empty.tflite": b"",

@@ -1,4 +1,6 @@
-"""What LiteRT's compiled model refuses, tflgpu's refuses with an error of a type that the same handler catches."""
+"""tflgpu's compiled model refuses the calls that LiteRT's refuses, with an error of a type that the same handler
+catches.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def closed(m: Any) -> Any:
     return environment
 
 
-# What is done with the module.
+# Calls of the module.
 MAKING: dict[str, Call] = {
     "nothing": lambda m: m.CompiledModel.from_file(),
     "none": lambda m: m.CompiledModel.from_file(None),
@@ -81,7 +83,7 @@ MAKING: dict[str, Call] = {
     "capsule is a number": lambda m: m.TensorBuffer(5).read(1, np.float32),
 }
 
-# What is done with a model.
+# Calls of a model.
 ASKING: dict[str, Call] = {
     "index of a number": lambda m: m.get_signature_index(1),
     "details of unknown": lambda m: m.get_input_tensor_details("nonsense"),
@@ -109,7 +111,7 @@ ASKING: dict[str, Call] = {
     "by unknown name": lambda m: m.resize_input_tensor_by_name(KEY, "nonsense", [1, 8, 8, 1]),
 }
 
-# What is done with a model that is ready to run on an input and an output.
+# Calls of a model that is ready to run on an input and an output.
 RUNNING: dict[str, Callable[[Any, Any, Any], Any]] = {
     "right": lambda m, i, o: m.run_by_index(0, [i], [o]),
     "no input": lambda m, i, o: m.run_by_index(0, [], [o]),

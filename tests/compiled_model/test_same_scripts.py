@@ -17,7 +17,7 @@ SCRIPTS = Path(__file__).parent / "scripts"
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
 
-# What each script is given; words in capitals are folders and files below.
+# Arguments of each script; words in capitals are folders and files below.
 ARGUMENTS = {
     "classify_picture": "MODELS/mobilenet_v1_0.25_224_1_default_1.tflite IMAGES/grace_hopper.png "
     "LABELS/imagenet_labels.txt",
@@ -38,7 +38,7 @@ QUICK = ("describe_models", "enhance_sound", "recover_from_faults", "score_text"
 def printed(
     script: str, package: str, arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> str:
-    """What a script prints when it imports ``package`` where it says LiteRT's."""
+    """The output of a script that imports ``package`` where it says LiteRT's."""
     path = SCRIPTS / f"{script}.py"
     monkeypatch.setattr(sys, "argv", [script, *arguments.split()])
     capsys.readouterr()

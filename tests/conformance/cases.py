@@ -84,6 +84,6 @@ def _kind(text: str) -> Kind:
 
 
 def _lines(archive: zipfile.ZipFile) -> dict[str, dict[str, Any]]:
-    """What ``cases.jsonl`` says of each case, by its id."""
+    """The line of ``cases.jsonl`` for each case, by its id."""
     parsed = map(json.loads, archive.read("cases.jsonl").splitlines())
     return {line["case_id"]: line for line in parsed}

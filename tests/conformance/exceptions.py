@@ -25,7 +25,7 @@ Results = Mapping[tuple[Entry, Precision], Outcome]
 
 
 class Key(NamedTuple):
-    """What a row speaks of."""
+    """The cases that a row speaks of."""
 
     zip: str
     case_id: str
@@ -44,7 +44,7 @@ class Key(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What is to be seen, and what it comes from.
+    """The outcome of a row's cases, and its cause.
 
     error, recorded_error: how far a wrong answer and the recorded output are from double precision, where known.
     """
@@ -84,7 +84,8 @@ class Exceptions:
         return "pass" if key is None else self.rows[key].outcome
 
     def updated(self, results: Results) -> Exceptions:
-        """With new rows for the zips in ``results``, which must hold all cases of these zips in both precisions.
+        """Return the list with new rows for the zips in ``results``, which must hold all cases of these zips in both
+        precisions.
 
         Where a row speaks of the same cases as before, and of the same outcome, its cause stays.
         """
@@ -99,7 +100,7 @@ class Exceptions:
 
 
 def _summarized(results: Results) -> Iterator[tuple[Key, Row]]:
-    """As few rows as tell the outcomes apart. Only unsupported cases share one: each fault is to be seen."""
+    """The fewest rows that tell the outcomes apart. Only unsupported cases share one: each fault is to be seen."""
     groups: defaultdict[Key, list[Outcome]] = defaultdict(list)
     for job, outcome in results.items():
         for key in Key.of(*job).widened():

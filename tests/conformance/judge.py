@@ -54,7 +54,7 @@ MOVEMENT = COMPARISONS | frozenset(
         "UNPACK",
     )
 )
-# Of integers, these too only copy or choose; the CPU's kernels agree on every bit.
+# On integers, these operators only copy or choose, too; the CPU's kernels agree on every bit.
 INTEGER_MOVEMENT = MOVEMENT | CONVERSIONS | frozenset(("MAX_POOL_2D", "RELU", "RELU6", "RELU_N1_TO_1"))
 
 # Cases whose fused clamp hides how large the sums were.
@@ -164,17 +164,17 @@ def _input(o: Operator, graph: Subgraph, position: int) -> tuple[int, ...]:
 
 
 def _filter(o: Operator, graph: Subgraph) -> int:
-    """Of weights [outputs, height, width, inputs]."""
+    """Products of a sum, by weights [outputs, height, width, inputs]."""
     return prod(_input(o, graph, 1)[1:])
 
 
 def _depthwise_filter(o: Operator, graph: Subgraph) -> int:
-    """Of weights [1, height, width, channels]."""
+    """Products of a sum, by weights [1, height, width, channels]."""
     return prod(_input(o, graph, 1)[1:3])
 
 
 def _rows(o: Operator, graph: Subgraph) -> int:
-    """Of weights [outputs, inputs]."""
+    """Products of a sum, by weights [outputs, inputs]."""
     return _input(o, graph, 1)[-1]
 
 
@@ -200,7 +200,9 @@ def _neighbours(o: Operator, graph: Subgraph) -> int:
 
 
 def _gate(o: Operator, graph: Subgraph) -> int:
-    """Of a step's input and of the state before it: weights [units, inputs] and [units, units]."""
+    """Products of a gate's sum, by weights [units, inputs] for the step's input and [units, units] for the state before
+    it.
+    """
     input_to_forget, recurrent_to_forget = 2, 6
     return _input(o, graph, input_to_forget)[1] + _input(o, graph, recurrent_to_forget)[1]
 

@@ -1,4 +1,4 @@
-"""What stands between the cases and the judge: processes that fail, and the list of exceptions."""
+"""Tests of the parts between the cases and the judge: processes that fail, and the list of exceptions."""
 
 from __future__ import annotations
 

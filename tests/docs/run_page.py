@@ -24,7 +24,7 @@ from tflgpu.cli import app
 
 ROOT = Path(__file__).parents[2]
 
-# What is installed needs no installing, and the tests run already: here it is enough that they are there.
+# Packages are installed and the tests run already: here it is enough that both are there.
 SHELL = f"""
 pip() {{ :; }}
 pytest() {{ for word; do case $word in tests/*) test -e {ROOT}/$word ;; esac; done; }}
@@ -49,7 +49,7 @@ def needs_shell(word: str) -> bool:
 
 
 def output(block: Block, names: dict[str, Any]) -> str:
-    """What the block prints. Raises RuntimeError for a command that fails, and whatever Python raises."""
+    """The output of the block. Raises RuntimeError for a command that fails, and whatever Python raises."""
     if block.language == "python":
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):

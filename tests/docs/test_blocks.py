@@ -23,7 +23,7 @@ PAGES = sorted(
 WITH_CODE = [page for page in PAGES if any(not block.not_run for block in blocks(page))]
 MOST_NOT_RUN = 14
 
-# What pages may name: real models, images and labels, by their names in the folder of a reader.
+# Files that pages may name: real models, images and labels, by their names in the folder of a reader.
 FILES = {
     "model.tflite": "models/mobilenet_v1_0.25_224_1_default_1.tflite",
     "quantized.tflite": "models/mobilenet_v1_0.25_224_quant.tflite",

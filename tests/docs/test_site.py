@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-# What a browser loads by itself; links that a reader follows are no part of it.
+# Addresses that a browser loads by itself. Links that a reader follows do not count.
 LOADED = re.compile(
     r"""<(?:script|img|iframe|source)\b[^>]*?\bsrc(?:set)?="(https?:[^"]+)"|@import[^;]*https?:|url\(["']?https?:"""
 )

@@ -1,4 +1,4 @@
-"""What a user sees of the types, and of ``import tflgpu``."""
+"""The types, and ``import tflgpu``, in the view of a user."""
 
 from __future__ import annotations
 

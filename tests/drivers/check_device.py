@@ -24,8 +24,9 @@ REFUSED = re.compile("LiteRT says: .* only supports|LiteRT's interpreter refuses
 
 
 def outcome(subject: Subject, program: Program, device: int, cache: CacheMode = "off") -> str:
-    """What is wrong, or nothing. Models with elements that a device lacks are to be right by way of the CPU, or refused
-    with LiteRT's words where it lacks them, too."""
+    """The fault that is found, or an empty text. Models with elements that a device lacks are to be right by way of the
+    CPU, or refused with LiteRT's words where it lacks them, too.
+    """
     on_cpu = False
 
     def compiled(model: bytes) -> tflgpu.CompiledModel:

@@ -1,4 +1,4 @@
-"""What every device has to get right: the op table, small models that use every template, and real models."""
+"""Checks that every device has to pass: the op table, small models that use every template, and real models."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ SMALL_MODELS = (
 LARGER_MODELS = ("face_detection_short_range", "selfie_segmenter", "trained_lstm", "yolox_nano_float16_quantize")
 # How much more than others they make of rounding errors.
 AMPLIFY = {"selfie_segmenter": 4.0, "yolox_nano_float16_quantize": 4.0}
-# With sums in half the small ones are off by up to 5.7% of the range, for pixels that they are not made for.
+# If sums are in half, the small models are off by up to 5.7% of the range, for pixels that they are not made for.
 OF_THE_RANGE = TOLERANCE | {"fp16_fast": 8e-2}
 # The 8-bit weights of a float model, for which LiteRT's CPU rounds activations, too.
 JUDGED_IN_DOUBLE = ("kws_ref_model_float32",)
 
-# Of hypothesis' examples the first is always the simplest: an image of few pixels, and no chain but a product.
+# The first example of hypothesis is always the simplest: an image of few pixels, and no chain but a product.
 TWO_EXAMPLES = settings(
     max_examples=2,
     database=None,

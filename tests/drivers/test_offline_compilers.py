@@ -31,7 +31,7 @@ def root() -> Path:
 
 @pytest.mark.parametrize("chip", [chip for chip in CHIPS if chip.model in SAMPLED], ids=lambda chip: chip.model)
 def test_kernels_compile_without_spills(chip: Chip, root: Path, shared: Path, tmp_path: Path) -> None:
-    """Those that do spill are listed with a reason."""
+    """Each kernel that does spill is listed with a reason."""
     if isinstance(chip.compiler, Nvidia) and not (root / Nvidia.assembler).exists():
         pytest.skip("the CUDA wheel with ptxas is not there")
     programs = dict(case_programs(chip, "fp32", CASES))

@@ -109,7 +109,7 @@ def test_a_state_of_another_run_is_refused(
 
 @pytest.mark.parametrize("left", [b"", b'{"file": "c", "seco', b"\xff\xfe"])
 def test_a_torn_line_is_dropped(left: bytes, tmp_path: Path) -> None:
-    """What a process leaves that was killed while it wrote."""
+    """A process that is killed while it writes leaves such a line."""
     identity: dict[str, Any] = {"task": "diff", "mean": None}
     state = StateFile(tmp_path / "state", identity)
     rows: list[Row] = [{"file": "a", "seconds": 0.1}, {"file": "b", "errors": [float("inf")]}]

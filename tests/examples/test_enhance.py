@@ -49,7 +49,7 @@ def read(path: Path) -> Sound:
 
 
 def enhanced(model: Path, noisy: Sound) -> Sound:
-    """What LiteRT makes of it: every block of 32 ms at its place, the state from one to the next."""
+    """LiteRT's result: every block of 32 ms at its place, the state from one to the next."""
     interpreter = Interpreter(str(model))
     interpreter.allocate_tensors()
     spectrum, state = (detail["index"] for detail in interpreter.get_input_details())

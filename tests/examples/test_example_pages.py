@@ -1,4 +1,4 @@
-"""What the examples' page and docstrings say of them."""
+"""The examples' page and docstrings tell the truth about them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_what_examples_need_can_be_downloaded() -> None:
 def test_downloads_are_the_files_of_the_tests(
     shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the table's addresses answered from the shared folder: its manifests know where each file came from."""
+    """The table's addresses are answered from the shared folder: its manifests know where each file came from."""
     sources: dict[str, Path] = {}
     for folder in ("models", "labels", "images"):
         with (shared / folder / "MANIFEST.csv").open(newline="") as table:

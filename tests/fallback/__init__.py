@@ -1,1 +1,1 @@
-"""What runs operators on the CPU."""
+"""Tests of the parts that run operators on the CPU."""

@@ -52,7 +52,7 @@ def boolean_mask(declared: int = 1) -> bytes:
 
 
 def mask_and_more(declared: int = 1) -> bytes:
-    """What is left of a mask goes on: arithmetic, its own SHAPE, a sum, and a branch that no size touches."""
+    """The selected elements of a mask go on: arithmetic, its own SHAPE, a sum, and a branch that no size touches."""
     builder = DynamicBuilder(declared)
     x = _scaled(builder, builder.input((ELEMENTS,), name="x"))
     kept = builder.add("GATHER", [x, builder.positive(x)], (ANY,))
@@ -129,7 +129,7 @@ def unequal_branches(declared: int = 1) -> bytes:
 
 
 def one_list(rng: np.random.Generator) -> list[Array]:
-    """Of numbers that are sometimes all negative."""
+    """A list of numbers that are sometimes all negative."""
     return [(rng.standard_normal(ELEMENTS) - rng.choice((0, 1, 9))).astype(np.float32)]
 
 

@@ -21,7 +21,7 @@ ROWS, COLUMNS = 5, 6
 
 
 def _matrix(rng: np.random.Generator) -> list[Array]:
-    """Of which sometimes no number is positive, and sometimes all are."""
+    """A matrix of which sometimes no number is positive, and sometimes all are."""
     return [(rng.standard_normal((ROWS, COLUMNS)) + rng.choice((-9, 0, 0, 9))).astype(np.float32)]
 
 
@@ -39,7 +39,7 @@ def _somewhere_positive(rng: np.random.Generator) -> list[Array]:
 
 
 def greatest() -> bytes:
-    """As many of each row as an input says, and what is looked up by their places."""
+    """A TOPK_V2 whose k is an input, and a lookup by the places that it gives."""
     builder = DynamicBuilder()
     x, k = builder.input((ROWS, COLUMNS), name="x"), builder.input((), "int32", name="k")
     values, places = builder.tensor((ROWS, 1)), builder.tensor((ROWS, 1), "int32")
@@ -280,7 +280,7 @@ def _two_lists(rng: np.random.Generator) -> list[Array]:
 
 
 def scattered() -> bytes:
-    """What a mask leaves of a matrix, back where it was among zeros; and how much that is."""
+    """The elements that a mask selects of a matrix, back where it was among zeros; and how much that is."""
     builder = DynamicBuilder()
     x = builder.input((ROWS, COLUMNS), name="x")
     mask = builder.add("GREATER", [x, builder.constant(np.float32(0))], (ROWS, COLUMNS), dtype="bool")

@@ -1,4 +1,6 @@
-"""What ``Numerics(quantized="float")`` keeps of quantization: the range of an activation's integers, unrounded."""
+"""``Numerics(quantized="float")`` keeps only one part of quantization: the range of an activation's integers,
+unrounded.
+"""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def suppression(code: str, limit: int | None) -> bytes:
 
 
 def test_a_head_without_anchors_runs_whole(device_name: str) -> None:
-    """As exports of YOLOv8 end: centres and sizes become corners, the best class of each box its score."""
+    """Exports of YOLOv8 end so: centres and sizes become corners, the best class of each box its score."""
     count, classes, most = 50, 3, 8
     builder = Builder()
     head = builder.input((1, 4 + classes, count), name="head")

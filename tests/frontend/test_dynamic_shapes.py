@@ -44,7 +44,7 @@ def test_an_interpreter_tells_the_sizes_of_the_last_run(device_name: str) -> Non
 
 
 def test_an_output_on_the_device_must_have_room(device_name: str) -> None:
-    """Of the size that the file declares; nothing is written if the run's is another."""
+    """The room is for the size that the file declares; nothing is written if the run's size is another."""
     import pyopencl.array
 
     model = tflgpu.compile(boolean_mask(ELEMENTS), Options(precision="fp32", device=device_name))

@@ -1,4 +1,6 @@
-"""What a file names as its inputs and outputs, and what lies between: nothing, or less than its signature says."""
+"""Entry points: the inputs and outputs that a file names, and the graph in between, which may be nothing, or less than
+its signature says.
+"""
 
 from __future__ import annotations
 

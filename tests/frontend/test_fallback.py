@@ -1,4 +1,4 @@
-"""What the device cannot take runs on LiteRT's interpreter, in as few pieces as the dependencies allow."""
+"""Operators that the device cannot take run on LiteRT's interpreter, in as few pieces as the dependencies allow."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_a_window_reaches_no_further_than_kernels_count(code: str, dilation: int
 def test_windows_that_reach_almost_so_far_stay_in_the_image(
     device_name: str, dilation: int, stride: int, pixels: int
 ) -> None:
-    """Of a large dilation only the pixel in the middle is in the image, of a large stride only the first window."""
+    """A large dilation leaves only the pixel in the middle in the image, a large stride only the first window."""
     command = [sys.executable, "-c", RUN, device_name, str(dilation), str(stride)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
@@ -87,7 +87,7 @@ def test_custom_pools_reach_no_further() -> None:
 
 
 def obstacles(code: str, inputs: list[np.ndarray], dtype: str, missing_types: tuple[str, ...] = ()) -> str:
-    """Of operator ``code`` with constant inputs and one that is not, the last one."""
+    """The obstacles of operator ``code``, of whose inputs all are constant but the last one."""
     builder = Builder()
     *constants, last = inputs
     indices = [*map(builder.constant, constants), builder.input(last.shape, last.dtype.name)]
@@ -152,7 +152,7 @@ def test_a_missing_type_sends_its_operators_to_the_cpu() -> None:
 
 
 def test_no_table_is_made_for_an_image_too_large_to_keep() -> None:
-    """Of 2^30 rows it would take 12 GB."""
+    """A table of 2^30 rows would take 12 GB."""
     builder = Builder()
     x, size = builder.input((1, 2, 2, 1)), builder.ints([2**30, 1])
     y = builder.add("RESIZE_NEAREST_NEIGHBOR", [x, size], ())

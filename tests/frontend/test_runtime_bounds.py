@@ -18,7 +18,9 @@ Bound = list[int] | None
 def obstacles(
     code: str, shape: tuple[int, ...], bounds: list[Bound], result: tuple[int, ...], options: Any = None
 ) -> str:
-    """Of operator ``code`` with an input of ``shape`` and integer inputs, of which some are inputs of the model."""
+    """The obstacles of operator ``code`` with an input of ``shape`` and integer inputs, some of them inputs of the
+    model.
+    """
     builder = Builder()
     rank = (len(shape), 2) if code == "PAD" else (len(shape),)
     inputs = [builder.input(shape)]

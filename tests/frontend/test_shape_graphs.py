@@ -41,7 +41,7 @@ def flattened_layer(declared: tuple[int, ...]) -> bytes:
 
 
 def declared_as_one_by_one() -> bytes:
-    """As converters leave intermediate tensors whose shape they do not know."""
+    """Some converters leave intermediate tensors like these, whose shape they do not know."""
     b = Builder()
     x = b.input((2, 3))
     y = b.add("RELU", [x], (1, 1))

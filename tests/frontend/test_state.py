@@ -1,4 +1,4 @@
-"""What a model keeps from one run to the next: variables of both kinds and the state of LSTMs, against LiteRT."""
+"""State from one run to the next: variables of both kinds and the state of LSTMs, against LiteRT."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def check_runs(model: tflgpu.CompiledModel, runs: Runs, expected: Runs, precisio
             check(got, exact, ARITHMETIC, precision, f"run {number}")
 
 
-# Of every second model in the quick suite: kernels and precision.
+# For every second model, the case of the quick suite: kernels and precision.
 QUICK = dict(zip(list(MODELS)[::2], cycle([("cpu", "fp32"), ("gpu", "fp16")]), strict=False))
 
 
@@ -127,7 +127,7 @@ def test_a_closed_model_has_no_state_to_reset(device_name: str) -> None:
 
 
 def test_state_on_the_cpu(device_name: str) -> None:
-    """What the CPU runs takes the value of a variable from the device's part, and gives it, as any other tensor."""
+    """The part on the CPU takes the value of a variable from the device's part, and gives it, as any other tensor."""
     builder = Builder()
     x = builder.input(SHAPE)
     first_values(builder, {"s": normal(*SHAPE)})

@@ -1,4 +1,4 @@
-"""What lowering, passes and linking make of variables and of the state of LSTMs; no device is needed."""
+"""Lowering, passes and linking of variables and of the state of LSTMs; no device is needed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_states_are_written_in_place_where_nothing_reads_them_later() -> None:
 
 
 def test_half_precision_rounds_what_only_takes_the_place_of_other_elements() -> None:
-    """What is computed of the last value would be rounded in every run. Of the rows that are an output, none is."""
+    """A state that is computed from its last value would be rounded in every run. No row of an output is."""
     assert types_of(variable_tensor()) == [("float", "float")]
     assert types_of(replaced_rows()) == [("float", "float"), ("half", "half")]
 
@@ -150,7 +150,7 @@ def test_a_call_of_a_subgraph_that_is_not_there_is_an_error() -> None:
 
 
 def lstm_obstacles(lstm: Lstm, changes: Mapping[int, Array | None]) -> str:
-    """What keeps an LSTM of one time off the device after some of its inputs were replaced, or left out."""
+    """The obstacles of an LSTM of one time after some of its inputs were replaced, or left out."""
     net = Net(seed=1)
     x, state = net.input(normal(2, 3)), (net.variable((2, lstm.outputs)), net.variable((2, lstm.cells)))
     inputs = operator_inputs(x, weights(net, lstm, 3), *state)

@@ -23,7 +23,7 @@ class Layers(Model):
 @pytest.mark.quick(when=lambda biases: biases == (True, False, True))
 @pytest.mark.parametrize("biases", [(True, False, True), (False, False, False)])
 def test_projections_become_one_layer(biases: tuple[bool, ...]) -> None:
-    """Of different sizes, one of which is scaled first; rows are one tensor in two reshapes."""
+    """The projections have different sizes, and one is scaled first; their rows are one tensor in two reshapes."""
     m = Layers()
     x = m.add("EXP", [m.input((1, 9, 6))])
     rows = [m.add("RESHAPE", [x], (9, 6), new_shape=[9, 6]) for _ in range(3)]

@@ -251,7 +251,7 @@ def test_swish_becomes_part_of_its_producer() -> None:
 
 @pytest.mark.parametrize("first", [True, False], ids=["x first", "x last"])
 def test_a_function_of_several_steps_joins_the_producer_of_what_it_multiplies(first: bool) -> None:
-    """As where the result of a function is rounded: both factors are one tensor's."""
+    """The result of a function may be rounded: both factors are one tensor's."""
     m = Model()
     x = m.conv(m.input(IMAGE))
     gate = m.add("ABS", [m.add("TANH", [m.add("LOGISTIC", [x])])])
@@ -271,7 +271,7 @@ def test_a_step_that_another_node_reads_is_computed_once() -> None:
 
 
 def test_operands_that_nothing_else_reads_are_computed_where_they_are_read() -> None:
-    """As of a rotary embedding, whose cosines are of one row."""
+    """An example is a rotary embedding, whose cosines are of one row."""
     m = Model()
     x, y, cosine, sine = (m.input(IMAGE), m.input(IMAGE), m.input(IMAGE[-2:]), m.input(IMAGE))
     turned = m.add("SUB", [m.add("MUL", [x, cosine], IMAGE), m.add("MUL", [y, m.add("ABS", [sine])])])
@@ -330,7 +330,7 @@ def test_a_broadcast_operand_is_no_producer_to_join() -> None:
 
 
 def test_weights_that_are_no_constants_are_packed_once() -> None:
-    """What the packed weights give is the op table's affair."""
+    """The op table tests the results of packed weights."""
     m = Model()
     x, weights = m.input(IMAGE), m.input((5, 3, 3, 7))
     graph = pack_weights(m.graph(m.add("CONV_2D", [x, weights], (1, 4, 3, 5), **WINDOW)))

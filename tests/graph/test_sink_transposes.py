@@ -97,7 +97,7 @@ def moving_network(seed: int) -> Graph:
 
 
 def evaluated(graph: Graph) -> list[NDArray[np.generic]]:
-    """What numpy makes of a graph that only computes elementwise and moves data."""
+    """The outputs that numpy computes for a graph that only computes elementwise and moves data."""
     rng = np.random.default_rng(0)
     tensors = dict(graph.tensors)
     for t in graph.inputs:

@@ -26,7 +26,7 @@ def detector(shared: Path) -> bytes:
 
 
 def test_normalization_is_read(shared: Path, detector: bytes) -> None:
-    """As tflite-support's own reader shows it."""
+    """tflite-support's own reader shows the same numbers."""
     (image,) = read_metadata(detector).inputs
     assert image.normalization == Normalization((127.5,), (127.5,))
     (image,) = read_metadata((shared / "models" / "selfie_segmenter.tflite").read_bytes()).inputs

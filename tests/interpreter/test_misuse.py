@@ -1,4 +1,4 @@
-"""What LiteRT's interpreter refuses, tflgpu's refuses with an error of the same type."""
+"""tflgpu's interpreter refuses the calls that LiteRT's refuses, with an error of the same type."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IMAGE, PROBABILITIES = 0, 34
 
 Call = Callable[[Any], Any]
 
-# What is done with the module.
+# Calls of the module.
 MAKING: dict[str, Call] = {
     "nothing": lambda m: m.Interpreter(),
     "empty path": lambda m: m.Interpreter(""),
@@ -57,7 +57,7 @@ MAKING: dict[str, Call] = {
     "unknown key": lambda m: m.SignatureRunner(m.Interpreter(DIGITS), "nonsense"),
 }
 
-# What is done with a new interpreter.
+# Calls of a new interpreter.
 UNALLOCATED: dict[str, Call] = {
     "set": lambda i: i.set_tensor(IMAGE, RIGHT),
     "get input": lambda i: i.get_tensor(IMAGE),
@@ -139,7 +139,7 @@ def resized(interpreter: Any, method: str) -> None:
     getattr(interpreter, method)(*arguments.get(method, ()))
 
 
-# What is done with an interpreter that is ready.
+# Calls of an interpreter that is ready.
 ALLOCATED: dict[str, Call] = {
     **{f"set {n}": lambda i, v=v: i.set_tensor(IMAGE, v) for n, v in VALUES.items()},
     **{f"set at {n}": lambda i, k=k: i.set_tensor(k, RIGHT) for n, k in INDICES.items()},

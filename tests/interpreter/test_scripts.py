@@ -22,7 +22,7 @@ SCRIPTS = Path(__file__).parent / "scripts"
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
 
-# What each script is given; words in capitals are folders and files below.
+# Arguments of each script; words in capitals are folders and files below.
 ARGUMENTS = {
     "label_image": "-m MODELS/mobilenet_v1_0.25_224_1_default_1.tflite -i IMAGES/grace_hopper.png "
     "-l LABELS/imagenet_labels.txt --num_threads 2",
@@ -63,7 +63,7 @@ def printed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> str:
-    """What a script prints when it finds ``library`` in place of TensorFlow Lite's runtime."""
+    """The output of a script that finds ``library`` in place of TensorFlow Lite's runtime."""
     runtime = module_from_spec(ModuleSpec("tflite_runtime", None, is_package=True))
     monkeypatch.setattr(runtime, "interpreter", library, raising=False)
     monkeypatch.setitem(sys.modules, "tflite_runtime", runtime)

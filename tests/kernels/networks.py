@@ -86,7 +86,7 @@ def _root(net: Net, code: str, variance: Tensor) -> Tensor:
 
 
 def layer_norm_of_batch_norms(net: Net, x: Tensor) -> Tensor:
-    """As TensorFlow writes it: ``x * scale + (beta - mean * scale)``."""
+    """A layer norm as TensorFlow writes it: ``x * scale + (beta - mean * scale)``."""
     mean = channel_mean(net, x)
     scale = _root(net, "RSQRT", channel_mean(net, binary(net, "SQUARED_DIFFERENCE", x, mean)))
     scale = binary(net, "MUL", scale, net.constant(net.factors(x.shape[-1:])))
@@ -104,14 +104,16 @@ def layer_norm_of_quotients(net: Net, x: Tensor) -> Tensor:
 
 
 def layer_norm_of_products(net: Net, x: Tensor) -> Tensor:
-    """Of a difference that is multiplied with itself, and no factor."""
+    """A normalization whose difference is multiplied with itself, without a factor."""
     centered = binary(net, "SUB", x, channel_mean(net, x))
     variance = channel_mean(net, binary(net, "MUL", centered, centered))
     return binary(net, "MUL", _root(net, "RSQRT", variance), centered)
 
 
 def layer_norm_of_rows(net: Net, x: Tensor) -> Tensor:
-    """As PyTorch's converters write it: the rows of one image, whose means lose their axes in between."""
+    """A normalization as PyTorch's converters write it: the rows of one image, whose means lose their axes in
+    between.
+    """
     rows = x.value.reshape(1, -1, x.shape[-1])
     y = _reshaped(net, x, rows.shape)
     means = []
@@ -127,7 +129,7 @@ def layer_norm_of_rows(net: Net, x: Tensor) -> Tensor:
 
 
 def layer_norm_of_moments(net: Net, x: Tensor) -> Tensor:
-    """As Flax writes it: the mean of squares without the square of the mean, at least 0."""
+    """A normalization as Flax writes it: the mean of squares without the square of the mean, at least 0."""
     mean = channel_mean(net, x)
     squares = net.op("SQUARE", [x], np.square(x.value))
     variance = binary(net, "SUB", channel_mean(net, squares), binary(net, "MUL", mean, mean))
@@ -137,7 +139,7 @@ def layer_norm_of_moments(net: Net, x: Tensor) -> Tensor:
 
 
 def layer_norm_of_powers(net: Net, x: Tensor) -> Tensor:
-    """As onnx2tf writes it."""
+    """A normalization as onnx2tf writes it."""
     centered = binary(net, "SUB", x, channel_mean(net, x))
     squares = net.op("POW", [centered, number(net, 2)], np.square(centered.value))
     y = binary(net, "DIV", centered, _root(net, "SQRT", channel_mean(net, squares)))
@@ -145,7 +147,7 @@ def layer_norm_of_powers(net: Net, x: Tensor) -> Tensor:
 
 
 def rms_norm_of_products(net: Net, x: Tensor) -> Tensor:
-    """As PyTorch writes it, before a factor."""
+    """An RMSNorm as PyTorch writes it, before a factor."""
     scale = _root(net, "RSQRT", channel_mean(net, binary(net, "MUL", x, x)))
     return binary(net, "MUL", net.constant(net.factors(x.shape[-1:])), binary(net, "MUL", x, scale))
 
@@ -157,7 +159,7 @@ def rms_norm_of_quotients(net: Net, x: Tensor) -> Tensor:
 
 
 def rms_norm_of_factors(net: Net, x: Tensor) -> Tensor:
-    """With the factor in the number of a row's pixel, as Keras writes it."""
+    """An RMSNorm with the factor in the number of a row's pixel, as Keras writes it."""
     squares = net.op("SQUARE", [x], np.square(x.value))
     scale = binary(net, "MUL", _root(net, "RSQRT", channel_mean(net, squares)), net.constant(net.factors(x.shape[-1:])))
     return binary(net, "MUL", x, scale)

@@ -130,7 +130,7 @@ PAIRS = (
 @pytest.mark.quick(when=lambda case, storage: case == PAIRS[1] and storage == "half")
 @pytest.mark.parametrize(("case", "storage"), in_storages(PAIRS, PAIRS[1:3]), ids=str)
 def test_emulated_pairs_give_the_right_result(case: Pairs, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As above: a depthwise convolution within the pointwise one after it."""
+    """Pairs as above: a depthwise convolution within the pointwise one after it."""
     names = ("ROW_BLOCKS", "COLUMN_BLOCKS", "COLUMN_TILES", "SPLIT_K")
     for name, value in zip(names, case.tile, strict=True):
         monkeypatch.setattr(depthwise_pointwise, name, (value,))

@@ -19,7 +19,7 @@ from tflgpu.plan import make_plan
 from tflgpu.plan.barrier_intervals import barrier_intervals
 from tflgpu.target import Limits, Target
 
-# What fuses here is all that can.
+# These costs are so high that everything that can fuse fuses.
 H200_FUSING = waiting(H200, 1e9)
 
 
@@ -188,7 +188,7 @@ REAL = [("mobilenet_v1_0.25_224_1_default_1", 17), ("deeplabv3_257_mv_gpu", 41),
 
 @pytest.mark.parametrize(("name", "kernels"), REAL)
 def test_kernels_of_real_models(name: str, kernels: int, shared: Path) -> None:
-    """As planned for an H200, where the model of cycles decides. A lost fusion shows here."""
+    """Plans for an H200, where the model of cycles decides. A lost fusion shows here."""
     plan = plan_of((shared / "models" / f"{name}.tflite").read_bytes())
     assert len(plan.kernels) == kernels
     assert 1 + max(barrier_intervals(plan)) <= kernels

@@ -92,7 +92,7 @@ def test_products_are_right_however_they_are_divided(
 
 @pytest.mark.parametrize("adjoint", [(False, False), (True, True)], ids=str)
 def test_an_infinity_stays_in_its_row_and_column(adjoint: tuple[bool, bool], device_name: str) -> None:
-    """What lies behind the last row, column or element of the depth is multiplied with nothing."""
+    """No element behind the last row, column or depth is multiplied."""
     left, right = np.ones((2, 5, 6), np.float32), np.ones((2, 6, 7), np.float32)
     left[0, 4, 5] = right[1, 5, 6] = np.inf
     value = (left[..., None] * right[:, None]).sum(2)

@@ -25,7 +25,7 @@ def softmax(builder: Builder, x: int, dtype: str = "float32", quantization: Quan
 
 
 def inner_types(plan: Plan) -> set[str]:
-    """Of the tensors that do not meet the host."""
+    """Types of the tensors that do not meet the host."""
     boundary = {plan.roots[t] for t in (*plan.graph.inputs, *plan.graph.outputs)}
     return {s.type for t, s in plan.storage.items() if plan.roots[t] not in boundary}
 

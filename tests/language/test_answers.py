@@ -20,7 +20,7 @@ from tflgpu.language.sampling import Sampler
 
 @pytest.fixture
 def generator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator:
-    """Of the known model, in a file that is none."""
+    """A generator of the known model, in a file that is none."""
     monkeypatch.setattr(TokenModel, "compile", lambda *_, **__: KnownModel())
     (tmp_path / "model.tflite").write_bytes(b"")
     (tmp_path / "tokenizer.json").write_bytes(bytes_tokenizer())

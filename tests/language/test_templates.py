@@ -16,7 +16,7 @@ from tflgpu.language.language_metadata import Affixes, LanguageMetadata
 from tflgpu.language.prompt import written
 from tflgpu.language.template_renderer import render
 
-# Of the package trl 1.16, which has them from the repositories of their models.
+# Templates of the package trl 1.16, which has them from the repositories of their models.
 TEMPLATES: dict[str, str] = json.loads(lzma.decompress((Path(__file__).parent / "chat_templates.json.xz").read_bytes()))
 
 WEATHER = {

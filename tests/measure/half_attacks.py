@@ -146,7 +146,7 @@ def layer_norm(squares: Step, average: Step, inverse: Step) -> Build:
 
 
 def layer_norm_of_moments(b: Builder, x: int) -> int:
-    """With the variance as E[x^2] - E[x]^2."""
+    """A layer norm with the variance as E[x^2] - E[x]^2."""
     m = mean(b, x)
     variance = b.add("SUB", [mean(b, product(b, x)), product(b, m)])
     return b.add("MUL", [b.add("SUB", [x, m]), rsqrt(b, b.add("ADD", [variance, number(b, 1e-5)]))])
@@ -235,7 +235,7 @@ def wave(code: str) -> Build:
 
 
 def masked(b: Builder, x: int) -> int:
-    """What is above a threshold."""
+    """The elements above a threshold."""
     above = b.add("GREATER", [x, number(b, 100.3)], b.shape(x), "bool")
     return b.add("SELECT_V2", [above, number(b, 1), number(b, 0)], b.shape(x))
 
@@ -251,7 +251,7 @@ def exponential(b: Builder, x: int) -> int:
 
 
 def logarithm(b: Builder, x: int) -> int:
-    """Of powers of a quiet signal."""
+    """The logarithm of powers of a quiet signal."""
     return b.add("LOG", [b.add("ADD", [b.add("MUL", [square(b, x), number(b, 1e-7)]), number(b, 1e-10)])])
 
 
@@ -331,7 +331,7 @@ def rotary(b: Builder, x: int) -> int:
 
 
 def expected_square(b: Builder, x: int) -> int:
-    """Of places up to 512: weights that half cannot hold."""
+    """The mean of squared places up to 512: half cannot hold these weights."""
     squares = b.constant(np.arange(512 - 64, 512, dtype=np.float32)[None] ** 2)
     return b.add("FULLY_CONNECTED", [b.add("SOFTMAX", [x], beta=1.0), squares], rows(b, x), keep_num_dims=True)
 
@@ -359,7 +359,7 @@ def flat_places(b: Builder, x: int) -> int:
 
 
 def peaks(b: Builder, x: int) -> int:
-    """What is the greatest of its neighbours."""
+    """The elements that are the greatest of their neighbours."""
     image = b.add("RESHAPE", [x], (1, 32, 32, 1), new_shape=[1, 32, 32, 1])
     window = {"filter_width": 3, "filter_height": 3, "stride_w": 1, "stride_h": 1, "padding": "SAME"}
     greatest = b.add("MAX_POOL_2D", [image], **window)

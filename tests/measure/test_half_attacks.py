@@ -23,7 +23,8 @@ from tflgpu.report.half_precision import LARGEST_ERROR
 
 Array = NDArray[Any]
 
-# Of an output's range. The inputs are the model's, so that nothing but what is stored in between is rounded.
+# Greatest error, as a part of an output's range. The inputs are the model's, so that nothing but what is stored in
+# between is rounded.
 LIMIT = 2e-3
 
 # Models that the attacks are divided among.
@@ -40,7 +41,7 @@ def litert(model: bytes, inputs: Mapping[str, Array]) -> list[Array]:
 
 
 def errors(model: bytes, inputs: Mapping[str, Array]) -> tuple[list[float], set[str]]:
-    """Of outputs in half, as parts of their ranges, and the reasons for which tensors stay in float."""
+    """Errors of outputs in half, as parts of their ranges, and the reasons for which tensors stay in float."""
     options = options_of({"device": "Intel", "precision": "fp16", "half_check": "off"})
     with tflgpu.compile(model, options) as compiled:
         halves = compiled.run(dict(inputs)).values()
@@ -62,7 +63,7 @@ def check(attacks: Mapping[str, Attack], random: np.random.Generator, limit: flo
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_half_is_right(part: int) -> None:
-    """Of several attacks in one model."""
+    """Several attacks are in one model."""
     check(dict(list(ATTACKS.items())[part::PARTS]), np.random.default_rng(part), LARGEST_ERROR)
 
 

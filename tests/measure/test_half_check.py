@@ -65,7 +65,7 @@ def compiled(data: bytes, folder: Path, **options: Any) -> tflgpu.CompiledModel:
 
 
 def verdict(data: bytes, folder: Path, **options: Any) -> HalfPrecision | None:
-    """What is found without a warning."""
+    """The verdict of the check, which must not warn."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", tflgpu.PrecisionWarning)
         with compiled(data, folder, **options) as opened:
@@ -244,7 +244,7 @@ WIDE = (1, 5, 5, 40)
 def spoiled(
     builder: Builder, x: int, after: Callable[[Builder, int], int] = lambda _, y: y, factor: float = 300.0
 ) -> int:
-    """What half precision caps on its way, and products take back."""
+    """A result with numbers that half precision caps, and products that make them small again."""
     channels = builder.shape(x)[-1]
     for scale in (factor, factor, factor**-2):
         weights = (scale * builder.random.normal(size=(channels, 1, 1, channels))).astype(np.float32)
@@ -254,7 +254,7 @@ def spoiled(
 
 
 def kept_in_float(data: bytes, folder: Path, **options: Any) -> HalfPrecision:
-    """What the check finds of a model that more tensors in float make right."""
+    """The verdict of the check on a model that more tensors in float make right."""
     half = verdict(data, folder, half_check="auto", **options)
     assert half is not None and half.repaired > 5e-3 >= half.error
     return half
@@ -291,7 +291,7 @@ def quantized_range() -> bytes:
 
 
 def repeated() -> bytes:
-    """As often as a run says."""
+    """A loop of as many turns as an input says."""
     builder, one = DynamicBuilder(), (1, 1, 1, 1)
     x = builder.input(WIDE)
     most = builder.add("SLICE", [x, builder.ints([0] * 4), builder.ints(one)], one)

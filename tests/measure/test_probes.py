@@ -1,4 +1,4 @@
-"""What is measured of devices: its range, the cost model that follows, and its place in the cache."""
+"""Measurements of devices: their range, the cost model that follows, and its place in the cache."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tflgpu.target import Limits
 from tflgpu.target.cost_model import BUILT_IN_COSTS
 from tflgpu.target.probes import ProbeProgram, Probes, cost_model_from, preferred
 
-# Of an H200 by its data sheet and by what is known of it: 1.98 GHz, 132 multiprocessors.
+# An H200 by its data sheet and by other known facts: 1.98 GHz, 132 multiprocessors.
 H200 = Probes(
     compute_units=132,
     clock=1.98e9,

@@ -48,7 +48,7 @@ def zipped(**entries: str) -> bytes:
     return content.getvalue()
 
 
-# What is given for a model, and what its error says of it.
+# Files that are no TensorFlow Lite model, and the words that their error must have.
 FOREIGN = {
     "ONNX model": b"\x08\x08\x12\x07pytorch\x1a\x032.1",
     "by gzip": b"\x1f\x8b\x08\0",

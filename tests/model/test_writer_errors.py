@@ -1,4 +1,4 @@
-"""What the writer of models refuses, and how it says so."""
+"""The models that the writer refuses, and its messages."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Case:
             check(got, expected, self.tolerance, precision, self.describe)
 
     def _repr_pretty_(self, printer: RepresentationPrinter, cycle: bool) -> None:
-        """What hypothesis prints of a failing case, instead of its bytes and arrays."""
+        """Print a failing case for hypothesis, without its bytes and arrays."""
         printer.text(self.describe)
 
 

@@ -297,7 +297,7 @@ def stablehlo_scatter(
 
 
 def spectrogram(sound: Array, window: int, stride: int, squared: bool) -> Array:
-    """Of sound [samples, channels], under a periodic Hann window, as LiteRT's spectrogram.cc has it."""
+    """The spectrogram of sound [samples, channels], under a periodic Hann window, as LiteRT's spectrogram.cc has it."""
     hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
     points = 1 << (window - 1).bit_length()
     starts = range(0, len(sound) - window + 1, stride)
@@ -307,7 +307,7 @@ def spectrogram(sound: Array, window: int, stride: int, squared: bool) -> Array:
 
 
 def mfcc(x: Array, rate: int, low: float, high: float, channels: int, coefficients: int) -> Array:
-    """Of squares of magnitudes, as LiteRT's mfcc_mel_filterbank.cc and mfcc_dct.cc have it."""
+    """The coefficients of squares of magnitudes, as LiteRT's mfcc_mel_filterbank.cc and mfcc_dct.cc have it."""
     count = x.shape[-1]
     hertz = 0.5 * rate / (count - 1)
     if int(high / hertz) >= count:

@@ -1,4 +1,6 @@
-"""What rows draw. Hypothesis shrinks to the first entry of a list: small, but no special case itself."""
+"""Strategies from which rows draw. Hypothesis shrinks to the first entry of a list: small, but no special case
+itself.
+"""
 
 from __future__ import annotations
 

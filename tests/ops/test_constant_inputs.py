@@ -29,7 +29,7 @@ def with_constants(row: Row) -> Iterator[Case]:
 @pytest.mark.second_runtime(when=lambda rows: ROWS.index(rows[0]) // SIZE % 8 == 0)
 @in_batches()
 def test_each_input_can_be_a_constant(rows: Sequence[Row], device_name: str) -> None:
-    """What constants change is decided before a compiler sees it, so that the second runtime has some."""
+    """Constants change the plan, before a compiler sees it; so the second runtime gets only some of the rows."""
     number = ROWS.index(rows[0]) // SIZE
     precision, kernels = PRECISIONS[number % 2], FAMILIES[number // 2 % 2]
     cases = of_each(rows, with_constants)

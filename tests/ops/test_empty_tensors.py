@@ -117,7 +117,7 @@ CORNERS = (
 
 @pytest.fixture(autouse=True)
 def refuse_empty_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As PoCL does from version 6 on, and OpenCL before 2.1."""
+    """Refuse empty copies, which PoCL does from version 6 on, and OpenCL before 2.1."""
     enqueue_copy = cl.enqueue_copy
 
     def enqueue(queue: cl.CommandQueue, target: Any, source: Any, **arguments: Any) -> cl.Event:

@@ -36,7 +36,7 @@ print(json.dumps({
 
 
 def install(site: Path, version: str = "0.1", example: Path = EXAMPLE) -> None:
-    """What pip makes of an example, without pip: its modules, and what its pyproject.toml says of them."""
+    """Install an example as pip would, without pip: its modules, and what its pyproject.toml says of them."""
     project = tomllib.loads((example / "pyproject.toml").read_text())["project"]
     (package,) = project["entry-points"]["tflgpu.operators"].values()
     shutil.copytree(example / package, site / package, dirs_exist_ok=True)

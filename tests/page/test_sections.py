@@ -1,4 +1,4 @@
-"""What the page tells agrees with the report, the profile and the plan, also where a model is cut into pieces."""
+"""The page agrees with the report, the profile and the plan, also where a model is cut into pieces."""
 
 from __future__ import annotations
 

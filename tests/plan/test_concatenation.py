@@ -76,7 +76,7 @@ def test_channels_of_an_image_are_computed_in_place(device_name: str) -> None:
 
 
 def test_parts_of_parts(device_name: str) -> None:
-    """As in a DenseNet, whose every layer reads what all before it gave."""
+    """A DenseNet has such parts: each of its layers reads the results of all layers before it."""
     m = Model(1, 4, 3, 4)
     x = m.softmax(m.image)
     for _ in range(3):
@@ -188,7 +188,7 @@ def test_slices_of_slices_and_of_parts(device_name: str) -> None:
 
 
 def test_halves_that_are_joined_again(device_name: str) -> None:
-    """As in YOLO's blocks: a layer's result is cut in two, and both are joined with what is computed of them."""
+    """YOLO's blocks do so: the result of a layer is cut in two, and both halves are joined with later results."""
     m = Model(1, 3, 4, 16)
     x = m.softmax(m.image)
     halves = [sliced(m, x, 3, 0, 8), sliced(m, x, 3, 8, 16)]

@@ -1,4 +1,4 @@
-"""What NVIDIA's described GPUs get: the executor, and instructions that their generation has."""
+"""Plans for NVIDIA's described GPUs: the executor, and instructions that their generation has."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def of_masked_terms(m: Model, x: int) -> int:
 
 
 def divided_by(m: Model, x: int) -> int:
-    """Of exponentials: a softmax, in the operators of another axis."""
+    """A softmax of exponentials, in the operators of another axis."""
     return m.add("DIV", [x, summed(m, m.add("EXP", [x]))], m.shape(x))
 
 
@@ -105,7 +105,7 @@ REACHES: dict[str, tuple[tuple[str, ...], tuple[float, float]]] = {
     "from -6": (("RELU6", "NEG"), (-6, 0)),
     "to 1": (("RELU_N1_TO_1",), (-1, 1)),
 }
-# What is computed of 24 rows, in numpy of the rows.
+# Reductions of 24 rows, and the same in numpy.
 GROWTHS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
     "sum": ("SUM", lambda x: x.sum(0)),
     "product": ("REDUCE_PROD", lambda x: x.prod(0)),

@@ -18,7 +18,7 @@ GRID = Quantization([0.25], [-7])
 
 
 def inner_grids(plan: Plan) -> list[Grid | None]:
-    """Of what kernels write for others, in order."""
+    """The grids of the tensors that kernels write for other kernels, in order."""
     return [plan.storage[k.node.output].grid for k in plan.kernels if k.node.output not in plan.graph.outputs]
 
 

@@ -34,7 +34,7 @@ TAPS = RNG.integers(-127, 128, (1, 3, 3, CHANNELS), np.int8)
 
 
 def scale(quantization: Quantization) -> np.float64:
-    """As the file holds it."""
+    """The scale in the type that the file has."""
     return np.float64(np.float32(quantization.scale[0]))
 
 

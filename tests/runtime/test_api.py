@@ -1,4 +1,4 @@
-"""What callers of compile and run rely on besides right numbers."""
+"""Promises of compile and run besides right numbers."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def both(monkeypatch: pytest.MonkeyPatch, device_name: str) -> str:
 
 
 def winning(kind: type[Executor]) -> Callable[..., object]:
-    """What takes the place of the race: the instance with an executor of this kind."""
+    """A function in place of the race: it returns the instance with an executor of this kind."""
 
     def chosen(rivals: list[instance.Instance], _: object) -> instance.Instance:
         assert len(rivals) == 2

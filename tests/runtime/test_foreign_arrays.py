@@ -18,7 +18,7 @@ MASK = np.array([[[1, 0, 1], [0, 1, 1]]], np.float32)
 
 
 class Tensor:
-    """As of PyTorch: a sequence of its rows, that exports its memory."""
+    """A tensor like PyTorch's: a sequence of its rows that exports its memory."""
 
     def __init__(self, data: np.ndarray, device: int = 1) -> None:
         self.data, self.device = data, device

@@ -126,7 +126,7 @@ def test_only_x86_has_no_cpu_named_generic(version: str, concerned: bool) -> Non
 
 
 class Refused(cl.RuntimeError):
-    """As a driver's compiler refuses a program."""
+    """The error with which a driver's compiler refuses a program."""
 
     routine = "clBuildProgram"
 

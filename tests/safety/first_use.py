@@ -47,7 +47,7 @@ assert dict(os.environ) == environment, "the environment has changed"
 
 
 def faults(folder: Path, processes: int, threads: int, **options: str) -> list[str]:
-    """What went wrong in fresh processes that use ``threads`` threads each. options: for ``tflgpu.compile``."""
+    """The faults in fresh processes that use ``threads`` threads each. options: for ``tflgpu.compile``."""
     model = folder / "model.tflite"
     model.write_bytes(scaled(2.0))
     found = []

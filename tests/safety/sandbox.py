@@ -36,7 +36,7 @@ TAIL = 4000  # characters of what a process printed last
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of a job.
+    """The fate of a job.
 
     value: what the function returned. text: a line on what went wrong: of an error its type and message. details: of an
     exception the traceback; of a death or a hang what the process printed last, with the Python stack of every thread.
@@ -151,7 +151,7 @@ def share_out(
     count: int,
     work: Callable[[Worker, Job], Result],
 ) -> Iterator[Result]:
-    """What ``work`` returns for each job, in order, as soon as it is known; done by ``count`` workers in threads."""
+    """The results of ``work`` for each job, in order, as soon as it is known; done by ``count`` workers in threads."""
     with ExitStack() as stack:
         idle: SimpleQueue[Worker] = SimpleQueue()
         for _ in range(count):
@@ -170,7 +170,7 @@ def share_out(
 
 @dataclass(frozen=True)
 class _Setup:
-    """What a new process has to know."""
+    """The facts that a new process has to know."""
 
     function: Callable[[Any], Any]
     memory: int | None

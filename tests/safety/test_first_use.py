@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def python(script: str, *arguments: object, cwd: Path = ROOT, **environment: str) -> str:
-    """What a script prints in a process of its own, without the variables that name caches."""
+    """The output of a script in a process of its own, without the variables that name caches."""
     inherited = {n: v for n, v in os.environ.items() if n not in ("TFLGPU_CACHE_DIR", "XDG_CACHE_HOME", "HOME")}
     done = subprocess.run(
         [sys.executable, "-c", script, *map(str, arguments)],
@@ -92,7 +92,7 @@ print(*(f"{w.category.__name__}: {w.message}" for w in caught), sep="\\n")
 
 
 def warnings_without_home(folder: Path, device: str, **home: str) -> list[str]:
-    """What compiling gives that may not write to a home directory. Nothing must be written elsewhere, too."""
+    """The warnings of a process that may not write to a home directory. Nothing must be written elsewhere, too."""
     (folder / "model.tflite").write_bytes(scaled(2.0))
     given = python(HOMELESS, "model.tflite", device, "readwrite", cwd=folder, **home).splitlines()
     assert [path.name for path in folder.iterdir()] == ["model.tflite"]

@@ -1,4 +1,4 @@
-"""What LiteRT has not run before it runs first in a guarded process: a crash or a hang ends that one."""
+"""Operators that LiteRT has not run before run first in a guarded process: a crash or a hang ends that one."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_what_is_written_past_a_tensor_counts_as_a_crash(process: GuardedProcess
 @pytest.mark.device
 @pytest.mark.usefixtures("_device")
 def test_a_loop_without_end_is_unsupported() -> None:
-    """With the caller's own numbers: zeros would end it, or not, where these do the contrary."""
+    """The trial has the caller's own numbers: zeros would end it, or not, where these do the contrary."""
     options = tflgpu.Options(cache="off", cpu_part=tflgpu.CpuPart(operators=["WHILE"], trial_timeout=1.0))
     model = tflgpu.compile(counting_down(), options)
     with pytest.raises(tflgpu.UnsupportedError, match="operator 0 WHILE: running it on the CPU did not end within 1 s"):

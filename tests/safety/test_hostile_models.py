@@ -1,4 +1,6 @@
-"""What LiteRT's kernels take for granted is checked when a file is read; errors name the operator or the tensor."""
+"""Facts that LiteRT's kernels take for granted are checked when a file is read; errors name the operator or the
+tensor.
+"""
 
 from __future__ import annotations
 

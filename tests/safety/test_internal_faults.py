@@ -1,4 +1,4 @@
-"""What nobody foresaw becomes an InternalError that names the place, and an error of OpenCL a DeviceError."""
+"""A fault that nobody foresaw becomes an InternalError that names the place, and an error of OpenCL a DeviceError."""
 
 from __future__ import annotations
 

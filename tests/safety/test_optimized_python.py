@@ -14,7 +14,7 @@ DIGITS = ROOT / "examples" / "digits" / "digits.tflite"
 
 
 def outcomes(count: int) -> list[str]:
-    """What becomes of damaged models: the error, or ``""``."""
+    """The outcomes of damaged models: the error, or ``""``."""
     found = []
     for mutant in mutants(DIGITS.read_bytes(), seed=3, count=count):
         try:

@@ -1,4 +1,4 @@
-"""What stands between hostile jobs and the run that judges them."""
+"""Tests of the processes between hostile jobs and the run that judges them."""
 
 from __future__ import annotations
 

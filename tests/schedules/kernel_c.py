@@ -35,7 +35,7 @@ ORDERS = {
     "memory_order_acq_rel": "ar",
     "memory_order_seq_cst": "ar",
 }
-# What these return is the same for each work-item all the time.
+# The results of these are the same for each work-item all the time.
 IDENTITY = {
     "get_global_id": "t.first + t.group * t.size + t.item",
     "get_group_id": "t.group",
@@ -432,7 +432,7 @@ class _Compiler:
     def _atomic(self, name: str, nodes: list[Any]) -> tuple[str, str]:
         orders = [ORDERS[n.name] for n in nodes if isinstance(n, c_ast.ID) and n.name in ORDERS]
         scopes = {n.name for n in nodes if isinstance(n, c_ast.ID) and n.name.startswith("memory_scope")}
-        # What is ordered for one work-group is not ordered for others.
+        # Accesses that are ordered for one work-group are not ordered for others.
         order = orders[0] if orders and scopes <= {"memory_scope_device"} else ""
         name = name.removesuffix("_explicit").removeprefix("atomic_").removeprefix("ptx_").removeprefix("fetch_")
         values = [n for n in nodes if not (isinstance(n, c_ast.ID) and n.name.startswith("memory_"))]

@@ -32,11 +32,11 @@ OPERATORS = {
 
 
 class WrongScheduleError(Exception):
-    """What must not happen under any schedule."""
+    """A fault that must not happen under any schedule."""
 
 
 def join(one: View, other: View) -> View:
-    """What is known by either."""
+    """The knowledge of both."""
     if one == other or other == NOTHING:
         return one
     return np.maximum(np.frombuffer(one, np.uint8), np.frombuffer(other, np.uint8)).tobytes()
@@ -77,7 +77,7 @@ class Item(NamedTuple):
 
     @property
     def key(self) -> object:
-        """What its future depends on, with the memory."""
+        """The facts on which its future depends, with the memory."""
         return self.place, self.registers, self.known, self.seen, self.fenced
 
 
@@ -324,7 +324,7 @@ class State:
             self._go_on(n)
 
     def _ordered(self, own: View, known: View, flags: frozenset[str]) -> View:
-        """What an item knows after a barrier that orders these memories."""
+        """The knowledge of an item after a barrier that orders these memories."""
         ordered = (("local" if local else "global") in flags for local in self.places.local)
         return bytes(k if o else b for o, k, b in zip(ordered, known, own, strict=True))
 

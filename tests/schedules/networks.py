@@ -43,7 +43,7 @@ GIVE, TAKE = 1000, 1001
 
 
 def visits(layers: Layers) -> Callable[[Accesses, int, int], None]:
-    """What a tile does: it reads all results of the interval before, and writes its own over those of two before.
+    """The visit of a tile: it reads all results of the interval before, and writes its own over those of two before.
 
     Each work-item of a group writes a part of it.
     """

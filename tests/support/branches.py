@@ -88,14 +88,14 @@ def leave() -> None:
 
 
 def all_branches() -> Iterator[str]:
-    """Those of all templates of kernels and executors."""
+    """The branches of all templates of kernels and executors."""
     plain = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
     for path in sorted(template_folder().rglob("*.cl.j2")):
         yield from marked(plain.parse(path.read_text()), str(path.relative_to(template_folder())))
 
 
 def unknown() -> list[str]:
-    """Those of templates that have more branches without a case than is known."""
+    """The branches of templates that have more branches without a case than is known."""
     known, found = json.loads(KNOWN.read_text()), without_case()
     counts = Counter(map(_template, found))
     return [branch for branch in found if counts[_template(branch)] > known.get(_template(branch), 0)]
@@ -106,7 +106,7 @@ def _template(branch: str) -> str:
 
 
 def lines() -> list[str]:
-    """What the end of a run says."""
+    """The lines that the end of a run prints."""
     count, new = len(without_case()), unknown()
     return [
         f"{count} branches of templates have no case",

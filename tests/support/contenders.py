@@ -1,4 +1,4 @@
-"""What tests of the benchmarks measure: contenders that run, that raise, and that take their process with them."""
+"""Contenders for tests of the benchmarks: some that run, that raise, and that take their process with them."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ ERRORS: dict[Storage, float] = {"half": 2e-3, "float": 1e-6}  # of the largest n
 
 Run = Callable[[Plan, Sequence[NDArray[Any]]], list[NDArray[Any]]]
 
-# As for an H200, but for portable access to storage.
+# The target of an H200, except for portable access to storage.
 TARGET = Target(family="gpu", compute_units=132, storage="half", executor="persistent", matrix_unit=M16N8K16.name)
 
 # Without the functions in assembly, in place of which come those below.

@@ -22,7 +22,7 @@ from tflgpu.target import Limits
 
 ENQUEUE, BUILD = "clEnqueueNDRangeKernel", "clBuildProgram"
 
-# What a compiler for OpenCL C 1.2 without optional features does not know.
+# Names that a compiler for OpenCL C 1.2 without optional features does not know.
 OPTIONAL = r"\b(?:(?:intel_|khr_)?sub_group_\w+|get_(?:\w+_)?sub_group\w*|cl_khr_\w+|image[123]d_\w+|arm_\w+|asm"
 OPTIONAL += r"|(?<!_)half\d* \w+ *[=;]|dot_(?:acc_)?\w*packed\w*|atomic_(?:load|store|fetch)\w*|double\d*)\b"
 LONG = r"\bu?long\d*\b"  # of embedded profiles without cles_khr_int64
@@ -30,7 +30,7 @@ LONG = r"\bu?long\d*\b"  # of embedded profiles without cles_khr_int64
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a device has less of than the one that simulates it.
+    """A device with smaller limits than the one that simulates it.
 
     limits: the fields of :class:`Limits` that differ. int64: whether it computes with 64 bits. groups: greatest
     work-groups of built kernels, by the beginning of their names.

@@ -64,7 +64,7 @@ class Builder(ModelBuilder):
     def convolution(
         self, x: int, out: int, side: int = 1, *, weights: NDArray[Any] | None = None, **options: Any
     ) -> int:
-        """With a bias, and by default with a stride of 1 and ``padding`` ``"SAME"``.
+        """A convolution with a bias, and by default with a stride of 1 and ``padding`` ``"SAME"``.
 
         weights: of any window, by default random ones of a square. options: also those of :meth:`add`.
         """

@@ -21,7 +21,9 @@ def computed(net: Net, shape: Sequence[int]) -> Tensor:
 
 
 def softmaxes(net: Net) -> Tensor:
-    """Of pixels one by one and in fours, with channels to spare, and of more than a work-group's work-items."""
+    """Softmaxes of pixels one by one and in fours, with channels to spare, and of more than a work-group's
+    work-items.
+    """
     for shape in ((3, 2, 6), (1, 3, 3, 7), (5, 21), (2, 1025)):
         x = computed(net, shape)
         net.output(net.op("SOFTMAX", [x], reference.softmax(x.value), {"beta": 1.0}))
@@ -74,7 +76,7 @@ class Heads:
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Of queries, keys and values."""
+        """Shapes of queries, keys and values."""
         sizes = (self.rows, self.depth), (self.keys, self.depth), (self.keys, self.value_depth)
         return tuple((*self.leading, *size) for size in sizes)
 
@@ -97,7 +99,9 @@ def attention(
 
 
 def attention_of_projections(net: Net, heads: Heads) -> Tensor:
-    """Of rows that one layer makes, between that and another layer; the batch is the second axis of the input."""
+    """Attention of rows that one layer makes, between that and another layer; the batch is the second axis of the
+    input.
+    """
     batch, count = heads.leading
     size = count * heads.depth
     x = computed(net, (heads.rows * batch, 8))
@@ -115,7 +119,7 @@ def attention_of_projections(net: Net, heads: Heads) -> Tensor:
 
 
 def attention_of_images(net: Net, heads: Heads) -> Tensor:
-    """Of pixels between two convolutions: heads are channels of what three layers make of the same rows."""
+    """Attention of pixels between two convolutions: heads are channels of what three layers make of the same rows."""
     batch, count = heads.leading
     size, pixels = count * heads.depth, batch * heads.rows
     image = depthwise(net, computed(net, (batch, 1, heads.rows, 8)), Window((1, 3), padding="SAME"), "NONE")
@@ -131,7 +135,7 @@ def attention_of_images(net: Net, heads: Heads) -> Tensor:
 
 
 def bounds(index: int, shape: tuple[int, ...]) -> tuple[list[int], list[int], list[int]]:
-    """Of a slice: its begin, end and strides."""
+    """The begin, end and strides of a slice."""
     return [index, *[0] * (len(shape) - 1)], [index + 1, *shape[1:]], [1] * len(shape)
 
 

@@ -24,6 +24,6 @@ def run_checked(case: Case, **options: Any) -> str:
 
 
 def options_of(**options: Any) -> tflgpu.Options:
-    """What :func:`run_checked` takes, as options of tflgpu."""
+    """The arguments of :func:`run_checked` as options of tflgpu."""
     execution = tflgpu.Execution(**{name: options.pop(name) for name in EXECUTION if name in options})
     return tflgpu.Options(**{"precision": "fp32", "cache": "off", "execution": execution, **options})

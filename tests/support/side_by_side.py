@@ -59,7 +59,7 @@ def joined(cases: Sequence[Case]) -> bytes:
 
 
 def run_together(cases: Sequence[Case], **options: Any) -> None:
-    """What :func:`run_checked` does with each case, in one model. Where that fails, each runs alone."""
+    """Do what :func:`run_checked` does with each case, in one model. Where that fails, each runs alone."""
     parts = [case for case in cases if can_be_joined(case)]
     for case in cases:
         if not can_be_joined(case):

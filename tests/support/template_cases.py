@@ -28,7 +28,7 @@ def image_and_gates(net: Net, shape: Sequence[int], hidden: int) -> tuple[Tensor
 
 
 def excitation(net: Net) -> Tensor:
-    """With few channels, so that it is worth a kernel of its own on a device of one compute unit."""
+    """An excitation of few channels, so that it is worth a kernel of its own on a device of one compute unit."""
     x, gates = image_and_gates(net, (1, 5, 7, 4), hidden=6)
     product = net.op("MUL", [x, gates], x.value * gates.value)
     return _convolution(net, product, 4, Window((1, 1)))
@@ -162,13 +162,13 @@ def depthwise(net: Net) -> Tensor:
 
 
 def depthwise_with_multiplier(net: Net) -> Tensor:
-    """Of a long window, too, whose outputs share what they read."""
+    """A depthwise convolution, also with a long window, whose outputs share the pixels that they read."""
     net.output(_depthwise(net, _image(net, 1, 2, 40, 2), Window((1, 27), padding="SAME")))
     return _depthwise(net, _image(net, 1, 5, 6, 3), Window((3, 3), padding="SAME"), multiplier=3)
 
 
 def runtime_weights(net: Net) -> Tensor:
-    """Of each kind of convolution, with blocks of output channels that are not full."""
+    """Convolutions of each kind of convolution, with blocks of output channels that are not full."""
     x = _convolution(net, _image(net, 1, 5, 6, 12), 9, Window((2, 2)), groups=3, runtime=True)
     x = _convolution(net, x, 18, Window((2, 1), padding="SAME"), runtime=True)
     x = _depthwise(net, x, Window((3, 3), padding="SAME"), runtime=True)
@@ -192,7 +192,7 @@ def fully_connected(net: Net) -> Tensor:
 
 
 def pools(net: Net) -> Tensor:
-    """With padding at all four borders, of different sizes."""
+    """Poolings with padding at all four borders, of different sizes."""
     x, w = _image(net, 1, 7, 5, 6), Window((4, 4), (1, 2), padding="SAME")
     options = _options(w, filter_height=4, filter_width=4)
     y = net.op("MAX_POOL_2D", [x], windows.max_pool_2d(x.value, w), options, activation="NONE")
@@ -209,7 +209,7 @@ def resize(net: Net) -> Tensor:
 
 
 def means(net: Net) -> Tensor:
-    """Of one axis, of all the pixels that a work-group shares, and over channels."""
+    """Means of one axis, of all the pixels that a work-group shares, and over channels."""
     x = _image(net, 2, 12, 13, 6)
     for axes in ([1], [1, 2]):
         net.output(net.op("MEAN", [x, net.integers(axes)], x.value.mean(tuple(axes))))
@@ -265,7 +265,7 @@ def recurrences(net: Net) -> Tensor:
 
 
 def looked_up(net: Net) -> Tensor:
-    """Of 16-bit numbers; the last quad has lanes to spare."""
+    """Lookups of 16-bit numbers; the last quad has lanes to spare."""
     return tabulate(net, "EXP", (2, 3, 5, 6))
 
 

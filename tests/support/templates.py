@@ -13,7 +13,7 @@ import tflgpu.kernels
 from tflgpu.codegen.environment import template_folder
 from tflgpu.kernels.kernel import Parameters
 
-# What surrounds kernels: the prelude, what makes one launch of them all, and what measures a device.
+# Templates around kernels: the prelude, the executors of one launch, and the probes of a device.
 SURROUNDINGS = {
     "access/half_arithmetic",
     "access/storage",

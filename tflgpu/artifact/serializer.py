@@ -70,7 +70,7 @@ APART = frozenset(
 
 PROBES_REVISION = 1  # another one where the probes measure other things
 
-# What decoding other data than an artifact raises.
+# Errors that decoding other data than an artifact raises.
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 DIGEST = "digest"

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 # Errors that a part remembers in words. All of them are in its column of errors, and counted.
 REMEMBERED = 20
 
-# What readers of Parquet leave out starts so.
+# Files whose names begin with an underscore: readers of Parquet leave them out.
 STATE, SUMMARY = "_job", "_summary.json"
 
 

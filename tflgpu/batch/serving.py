@@ -34,7 +34,7 @@ TRIES = 10
 Row = Mapping[str, ArrayLike]
 Outputs = dict[str, NDArray[Any]]
 
-# Of each event loop, what gathers the rows that it asks a handle for.
+# For each event loop and each handle, the gatherer of the rows that the loop asks the handle for.
 _gatherers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, Gatherer[Row, Outputs]]] = WeakKeyDictionary()
 
 

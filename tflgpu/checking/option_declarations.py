@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_args, get_origin
 
 from tflgpu.errors import warn_caller
 
-# Of the name of an option and a caller's value, the value to keep. Raises TypeError or ValueError.
+# A check takes the name of an option and a caller's value, and returns the value to keep. It raises TypeError or
+# ValueError.
 Check = Callable[[str, Any], Any]
 
 DECLARED = "declared"  # in the metadata of a field

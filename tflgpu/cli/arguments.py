@@ -53,7 +53,7 @@ Stops = Annotated[
     typer.Option(metavar="TEXT", help="A token that ends an answer.", show_default="those of the file"),
 ]
 
-# What a shell offers where the type of an option does not say it.
+# Values that a shell offers for options whose type does not name them.
 COMPLETIONS: Mapping[str, Callable[[], list[str]]] = {"device": lambda: ["auto", "cpu", "gpu"]}
 
 

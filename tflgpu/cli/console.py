@@ -62,7 +62,7 @@ class _Console(Console):
 # Highlighting would colour every number; here colour means something.
 console = _Console(highlight=False)
 
-# What is no data: messages, warnings, errors and progress.
+# The console for everything that is no data: messages, warnings, errors and progress.
 messages = _Console(stderr=True, highlight=False)
 
 

@@ -14,7 +14,7 @@ from tflgpu.runtime.opencl.devices import Device
 from tflgpu.runtime.opencl.session import open_session
 from tflgpu.target.probes import Probes
 
-# What is shown, in which unit; 0 stands for what a device does not have.
+# Measurements to show, with their units; 0 stands for what a device does not have.
 ROWS: tuple[tuple[str, str, Callable[[Probes], float]], ...] = (
     ("multiply-adds in float", "GFLOP/s", lambda p: 2e-9 * p.float_macs),
     ("the same in convolutions", "GFLOP/s", lambda p: 32e-9 * max(rate for *_, rate in p.tile_products)),

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from tflgpu.codegen.environment import AWAIT_INPUTS
 from tflgpu.target import ElementType
 
-# What has to be a constant: directives, strings, indices and sizes of arrays, attributes, labels.
+# Text whose numbers have to be constants: directives, strings, indices and sizes of arrays, attributes, labels.
 _CONSTANT = r"#[^\n]*|\"[^\"\n]*\"|\[[^]\n]*\]|__attribute__\s*\(\([^\n]*?\)\)|case [^:\n]*:"
 
-# What code may be slower without: divisors, and numbers by which compilers know neighbours, powers of two, and zeros.
+# Numbers without which code may be slower: divisors, and numbers by which compilers know neighbours, powers of two, and
+# zeros.
 _TELLING = r"[/%]=?\s*\d+(?![\w.])|(?<![\w.])(?:\d|1[0-6])(?![\w.])"
 
 # Whole numbers that fit an int, and decimal ones that are floats.

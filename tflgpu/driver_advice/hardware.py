@@ -34,7 +34,7 @@ PCI_MAKERS = {"0x10de": "NVIDIA", "0x8086": "Intel", "0x1002": "AMD"}
 # Drivers of the kernel for GPUs that are no PCI devices.
 KERNEL_DRIVERS = {"panfrost": "Mali", "panthor": "Mali", "msm": "Adreno", "powervr": "PowerVR", "pvrsrvkm": "PowerVR"}
 
-# What makers' own drivers of the kernel make.
+# Device files that the makers' own kernel drivers create.
 OWN_NODES = (
     ("mali[0-9]*", "Mali", "mali"),
     ("kgsl-3d0", "Adreno", "kgsl"),

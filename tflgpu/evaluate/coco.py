@@ -16,10 +16,10 @@ from tflgpu.evaluate.detector import DETECTOR, detections, detector_outputs
 from tflgpu.evaluate.task import Array, Row, Task, key_of
 from tflgpu.model.tensor_info import TensorInfo
 
-# What labels of detectors call the class that they do not count.
+# Labels that files of detectors give to the class that is not counted.
 BACKGROUND = ("???", "background")
 
-# What pycocotools needs of each.
+# Fields that pycocotools needs of each record.
 _NEEDED = {
     "images": ("id", "file_name", "width", "height"),
     "categories": ("id", "name"),

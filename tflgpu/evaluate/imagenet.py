@@ -40,7 +40,7 @@ class Classification(Task):
 
     def answers(self, outputs: Mapping[str, Sequence[Array]], infos: Sequence[TensorInfo]) -> Row:
         """Return the classes of each engine, the most probable first."""
-        # Of equal scores the first class comes first. Integers are in order as they are.
+        # A stable sort: among equal scores the first class comes first. Integers are in order as they are.
         orders = {
             engine: np.argsort(-each[0].astype(np.float64).reshape(-1), kind="stable")
             for engine, each in outputs.items()

@@ -16,7 +16,7 @@ from tflgpu.options import Options
 
 Array = NDArray[Any]
 
-# What one file gave, as JSON has it: the file's key, seconds, and the answers of each engine.
+# The results of one file, in types of JSON: the file's key, seconds, and the answers of each engine.
 Row = dict[str, Any]
 
 # The engines' names in rows.

@@ -24,7 +24,7 @@ SERVER = Path(litert_interpreter.__file__)
 # Until the process has imported numpy and LiteRT.
 START_SECONDS = 60.0
 
-# With these glibc ends a process that frees a block after a write past its end. Other C libraries ignore them.
+# These settings make glibc end a process that frees a block after a write past its end. Other C libraries ignore them.
 PRELOADED = (os.environ.get("LD_PRELOAD"), "libc_malloc_debug.so.0")
 MALLOC_CHECKS = {"LD_PRELOAD": ":".join(filter(None, PRELOADED)), "MALLOC_CHECK_": "3"}
 

@@ -32,8 +32,8 @@ def states_of(graph: GraphBuilder) -> Iterator[State]:
         if (value.shape, value.dtype) != (start.shape, start.dtype):
             forms = f"{start.dtype}{list(start.shape)} takes a value of {value.dtype}{list(value.shape)}"
             raise ModelError(f"variable {variable.name!r} of {forms}")
-        # What is computed of the last value would be rounded to half precision again in every run. Elements that only
-        # take the place of others, as those of a cache of keys and values, are rounded once.
+        # A state that is computed from its last value would be rounded to half precision again in every run. Elements
+        # that only take the place of others, as those of a cache of keys and values, are rounded once.
         is_precise = variable.precise or graph.tensors[value.id].precise
         precise = is_precise or not replaces_elements(graph, value.id, start.id)
         for tensor in (start.id, value.id):

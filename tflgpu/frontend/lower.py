@@ -160,7 +160,7 @@ class _Lowering:
         self.choices = choices
         self.rounds, self.missing_types = choices.fake_quantize, choices.missing_types
         self.is_resized: bool = bool(choices.shapes) or (caller is not None and caller.is_resized)
-        # What the file declares of activations' shapes.
+        # Whether the shapes that the file declares for activations are taken as true.
         self.believes_shapes: bool = not self.is_resized and (caller is None or caller.believes_shapes)
         self.notes: dict[int, tuple[str, ...]] = {}  # by operator
         self.infer = infer

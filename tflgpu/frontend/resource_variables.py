@@ -41,7 +41,8 @@ VARIABLE_OPERATORS: Mapping[str, tuple[int, int]] = {
     "ASSIGN_VARIABLE": (2, 0),
 }
 
-# What operators of a subgraph without inputs compute: elements by tensor, in the elements of the file, and obstacles.
+# Evaluates a subgraph without inputs. Returns the results of its operators: elements by tensor, in the elements of the
+# file, and obstacles.
 Evaluate = Callable[[int], tuple[Mapping[int, Array], tuple[str, ...]]]
 
 Handles = dict[int, str]  # tensor of a subgraph -> key of the variable that it leads to
@@ -180,7 +181,7 @@ class _Rewriting:
         operators = (replace(o, obstacle=reason) if keeps(o) else o for o in subgraph.operators)
         return replace(subgraph, operators=tuple(operators), is_left_to_litert=True)
 
-    # What the file does with variables.
+    # Analysis: how the file uses variables.
 
     def _look(self, entry: int) -> None:
         """Note what an entry point does."""

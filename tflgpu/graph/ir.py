@@ -32,7 +32,7 @@ KeptFor = Literal["", "overflow", "underflow", "cancellation", "index", "mean", 
 
 
 class Marks(TypedDict, total=False):
-    """What :meth:`Tensor.changed` may change."""
+    """Fields that :meth:`Tensor.changed` may change."""
 
     precise: bool
     dynamic: bool

@@ -10,7 +10,7 @@ from typing import Any
 from tflgpu.checking.option_declarations import flat_names
 from tflgpu.options import Interface, Options, Shapes, options_of
 
-# What a text that is given for an option says in options of tflgpu, by their flat names. KeyError or ValueError if it
+# Translates the text of an option to options of tflgpu, by their flat names. Raises KeyError or ValueError if the text
 # does not fit.
 Translation = Callable[[str], dict[str, Any]]
 

@@ -15,8 +15,8 @@ SPLIT_K = (1, 2, 4, 8)
 # more leave no room for a second one on a compute unit.
 LOCAL_VEC4S = 2048
 
-# Of a CPU: floating-point operations of a tile that are worth starting it, some ten microseconds of one core, and tiles
-# for each core, so that none waits for long. Round numbers, not fitted.
+# On a CPU: the least floating-point operations for which a tile is worth starting, some ten microseconds of one core,
+# and tiles for each core, so that none waits for long. Round numbers, not fitted.
 WORTHWHILE_OPERATIONS = 100_000
 TILES_PER_CORE = 8
 

@@ -193,7 +193,7 @@ class Conversation:
 
 
 class Reply(Iterator[Part], AsyncIterator[Part]):
-    """What a model replies, part by part. Made by :meth:`Conversation.stream`.
+    """The reply of a model, part by part. Made by :meth:`Conversation.stream`.
 
     Attributes:
         answer: Its tokens, statistics and likelihoods.
@@ -207,7 +207,7 @@ class Reply(Iterator[Part], AsyncIterator[Part]):
 
     @property
     def message(self) -> Message:
-        """What there is of the reply so far, as a message."""
+        """The reply so far, as a message."""
         return self._split.message()
 
     def __next__(self) -> Part:

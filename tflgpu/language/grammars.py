@@ -75,7 +75,7 @@ class Grammars:
 
 
 class TokenConstraint:
-    """What one answer has to be. Made by :class:`Grammars`, for one answer."""
+    """The constraint of one answer: which tokens may come next. Made by :class:`Grammars`."""
 
     def __init__(self, matcher: Any) -> None:
         """Take a matcher of llguidance."""

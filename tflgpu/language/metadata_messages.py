@@ -41,7 +41,7 @@ _KNOWN = {
     # Where a sampler runs, and whether it knows exact probabilities, changes no token.
     "SamplerParameters": {"type", "k", "p", "temperature", "seed", "backend", "compute_exact_log_probs"},
     "Channel": {"channel_name", "start", "end", "is_reasoning_channel"},
-    # What sounds need, and the shortest text, change nothing of a text's vector.
+    # Fields that do not change the vector of a text: those about sounds, and the shortest text.
     "EmbeddingMetadata": {
         "embedding_model_type",
         "bos_token",
@@ -83,7 +83,7 @@ _KNOWN = {
 
 _SAMPLERS = {0: "unspecified", 1: "top k", 2: "top p", 3: "greedy"}
 
-# Of SamplerParameters, StateBuffer and AttentionMaskSettings: what a model with a cache of all places has.
+# Types of SamplerParameters and StateBuffer, and of AttentionMaskSettings, that a model with a cache of all places has.
 _WHOLE_CACHES, _CAUSAL = {0, 1, 2}, {0, 1}
 
 _LETTERS_OF_BYTES = 1

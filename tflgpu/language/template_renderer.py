@@ -14,7 +14,8 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, NoReturn
 
-# Of the program: seconds of the processor's time and bytes of address space. Real templates take a few milliseconds.
+# Limits of the program: seconds of the processor's time and bytes of address space. Real templates take a few
+# milliseconds.
 SECONDS, MEMORY = 2, 1 << 30
 
 # Characters that a template may add to those that it is given.

@@ -17,7 +17,7 @@ from tflgpu.language.language_steps import SCORES, LanguageSteps, Step, language
 from tflgpu.language.sampling import Sampler, Sampling
 from tflgpu.model.reader import read_signatures
 
-# What a mask of floats has for a place that is not seen: large, and yet a number in half precision.
+# The number of a mask of floats for a place that is not seen: large, and yet a number in half precision.
 _UNSEEN = -45824.0
 
 # Steps that are under way at a time: one is computed, and the next one is waiting for the device.

@@ -13,7 +13,7 @@ from tflgpu.errors import ModelError, catching_panics, install_command
 from tflgpu.language.containers import LanguageFile, TokenizerData, tokenizer_data
 from tflgpu.language.language_metadata import NamedToken
 
-# What a decoder puts in place of bytes that are no text, such as the first ones of a character.
+# The character that a decoder puts in place of bytes that are no text, such as the first ones of a character.
 INCOMPLETE = "\ufffd"
 
 # A character has at most four bytes, and a token at least one.

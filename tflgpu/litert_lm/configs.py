@@ -95,7 +95,7 @@ class ConstrainedDecodingConfig:
 
 @dataclass
 class ResponseFormat:
-    """What an answer has to be: JSON of a schema, or a text of a regular expression."""
+    """The form that an answer must have: JSON of a schema, or a text of a regular expression."""
 
     class Type:
         """Kinds of formats."""

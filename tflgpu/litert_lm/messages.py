@@ -59,7 +59,7 @@ class Text(Content):
 
 @dataclass
 class ToolResponse(Content):
-    """What a function returned."""
+    """The result of a function that the model has called."""
 
     name: str
     response: Any
@@ -143,7 +143,7 @@ class Message(dict[str, Any]):
 
     @property
     def contents(self) -> Contents:
-        """What is said."""
+        """The parts of the message: texts, images, sounds, calls and results of functions."""
         found = self.get("content") or ()
         return Contents(map(_content, [found] if isinstance(found, str) else found))
 

@@ -51,13 +51,14 @@ Answers = list[list[Array]]
 
 LOGGER = logging.getLogger(__name__)
 
-# Of a model's constants. LiteRT keeps all tensors of a run in memory.
+# Most bytes of a model's constants. LiteRT keeps all tensors of a run in memory.
 MOST_BYTES = 256 << 20
 
 # Elements of all tensors of a model that is run on several sets of inputs.
 MOST_ELEMENTS = 1 << 26
 
-# Of a model in which tensors are looked for that have to stay in float: each is tried, in other kernels.
+# Most kernels of a model in which the check searches for tensors that have to stay in float: it tries each tensor, with
+# other kernels.
 MOST_KERNELS = 40
 
 # Until LiteRT's answers are given up, where the caller sets no limit.

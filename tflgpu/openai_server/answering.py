@@ -25,7 +25,7 @@ _FINISH = {"stop token": "stop", "max tokens": "length", "cache": "length", "lef
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a request asks for: the tokens of its text, its limits, and what parts the reply."""
+    """A request that is ready to be answered: the tokens of its text, its limits, and what parts the reply."""
 
     tokens: list[int]
     wish: Wish

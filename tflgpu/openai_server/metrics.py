@@ -1,4 +1,4 @@
-"""What a server counts, for Prometheus."""
+"""The figures that a server counts, for Prometheus."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ class _Strict(BaseModel):
 
 
 class StreamOptions(_Strict):
-    """What a stream has beside the answer."""
+    """Options of a streamed answer."""
 
     include_usage: bool = False
 

@@ -20,8 +20,9 @@ Array = NDArray[Any]
 
 Result = Literal["first", "second", "float", "int", "long", "uint", "double"]
 
-# What a rounded operand does to a result: little more than to itself; much, where the operand is large or near zero;
-# any rounding may change it by a whole step; so beside any number but zero, whose side rounding keeps.
+# The effect of a rounded operand on a result. "smooth": little more than its own error; "steep": much, where the
+# operand is large or near zero; "jumps": any rounding may change the result by a whole step; "compares": the same,
+# except beside zero, because rounding keeps the sign.
 Rounding = Literal["smooth", "steep", "jumps", "compares"]
 
 

@@ -21,7 +21,7 @@ from tflgpu.report.profile import KernelTime, Profile
 from tflgpu.report.report import Report
 from tflgpu.target import Target
 
-# Of the operators that one kernel computes, its time counts for the first that multiplies matrices.
+# If a kernel computes several operators, its time counts for the first of them that multiplies matrices.
 MULTIPLIES = re.compile("CONV|Conv|CONNECTED|MATMUL|LSTM|RNN|EINSUM")
 
 CONVERSION = "layout conversion"

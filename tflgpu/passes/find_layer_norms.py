@@ -20,8 +20,8 @@ from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.ops.arithmetic.layer_norm import LayerNorm
 from tflgpu.ops.arithmetic.reduction import Reduce
 
-# What a function makes of its operands; "x" and "constant" stand for such tensors, all others for Known.holds. Numbers
-# stand for constants of that value.
+# The meaning of a function's result, by the function and the meanings of its operands; "x" and "constant" stand for
+# such tensors, all others for Known.holds. Numbers stand for constants of that value.
 RULES: Mapping[tuple[str | float, ...], str] = {
     ("square", "x"): "x squared",
     ("abs", "x"): "absolute",
@@ -67,10 +67,10 @@ FIRST = ("square", "abs", "mul")  # the first of what is made of a tensor of whi
 # Functions by another name, by the exponent of a power.
 POWERS = {2.0: "square", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
 
-# What is known as a multiple of it: a sum, or a product with a number, changes Known.multiple.
+# Meanings that hold for a multiple, too: a sum, or a product with a number, changes Known.multiple.
 MULTIPLES = ("mean", "squared mean", "x squared", "squares", "mean square", "variance")
 
-# What a constant makes by its product.
+# Meanings of products with a constant.
 WEIGHTED = ("scale", "quotient", "weighted", "weighted difference")
 
 # Part by which 1 / n times n is not 1.

@@ -16,7 +16,7 @@ from tflgpu.graph.layout import LANES, Shape, geometry_of
 
 MATRIX, IMAGE = "matrix", "image"
 
-# What a movement costs. A fully connected layer that becomes a convolution costs 1: its rows are read in wider pieces.
+# Cost of a movement. A fully connected layer that becomes a convolution costs 1: its rows are read in wider pieces.
 MOVEMENT = 4
 
 

@@ -41,7 +41,7 @@ def placement(
     root, shifts = _aliases(graph, kernels, storage)
     times: Sequence[int] = range(len(kernels))
     if by_levels:
-        # As if no two tensors of the arena had the same bytes.
+        # These intervals assume that no two tensors of the arena share bytes.
         unsorted = intervals(memory_uses(planned, root, shifts, storage, offsets={}) for planned in kernels)
         order = sorted(times, key=unsorted.__getitem__)
         kernels, times = [kernels[number] for number in order], sorted(unsorted)

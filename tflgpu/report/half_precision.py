@@ -18,7 +18,7 @@ MOST_PLACES = 4
 NOT_ASKED = "it was compiled with Numerics(half_check='off')"
 
 
-# What an infinite error, or one that is no number, counts as: JSON has neither.
+# Stands for an error that is infinite or no number: JSON has neither.
 GREATEST_ERROR = 1e30
 
 
@@ -84,7 +84,7 @@ class FloatTensor:
 
 @dataclass(frozen=True)
 class FloatStorage:
-    """What stays in float in half precision, but for a model's inputs, outputs and states.
+    """Tensors that stay in float in half precision, but for a model's inputs, outputs and states.
 
     tensors: in order of execution. total_bytes: of all activations and constants, as stored.
     """

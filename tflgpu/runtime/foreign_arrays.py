@@ -33,7 +33,7 @@ ON_HOST = (1, 3, 11, 13)
 DEVICES = {2: "a CUDA GPU", 4: "an OpenCL device", 7: "a Vulkan device", 8: "a Metal GPU", 10: "a ROCm GPU"}
 DEVICES |= {14: "a oneAPI device"}
 
-# What libraries raise for memory, element types and gradients that they do not export.
+# Errors that libraries raise for memory, element types and gradients that they do not export.
 REFUSALS = (AttributeError, BufferError, NotImplementedError, RuntimeError, TypeError, ValueError)
 
 

@@ -43,11 +43,11 @@ class InputCheck:
         Raises ValueError if one does not fit, TypeError for what holds no inputs.
         """
         return [
-            # What fits as it is takes no call.
+            # An array that fits takes no call.
             given
             if type(given) is np.ndarray and given.dtype == dtype and given.shape == shape
             else self._value(info, dtype, given)
-            # As many: `strict` would take as long as two arrays.
+            # Both have equal lengths; `strict` would take as long as two arrays.
             for (info, dtype, shape), given in zip(self._wanted, self._ordered(inputs))  # noqa: B905
         ]
 

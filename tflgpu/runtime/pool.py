@@ -14,7 +14,8 @@ from tflgpu.runtime.submission import Submission
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-# Of a pool that is given no number: one is copied in, one is computed, one is copied out, and one is in reserve.
+# Requests of a pool that is given no number: one is copied in, one is computed, one is copied out, and one is in
+# reserve.
 REQUESTS = 4
 
 Callback = Callable[[Submission, Any], object]

@@ -1,4 +1,4 @@
-"""What tests of the cache share."""
+"""Fixtures that tests of the cache share."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_a_failing_disk_costs_the_entry_only(
 
 
 def test_a_write_that_stops_in_the_middle(folder: Path) -> None:
-    """As on a full disk: the system refuses to make any file longer than 4 kB."""
+    """A disk may be full: the system refuses to make any file longer than 4 kB."""
     cache = Cache([folder])
     store(cache, 1)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -1,4 +1,4 @@
-"""What another user, or an attacker with a right checksum, puts into a cache: misses with one warning, never used."""
+"""Files that another user, or an attacker with a right checksum, puts into a cache are misses with one warning."""
 
 from __future__ import annotations
 

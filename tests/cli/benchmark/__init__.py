@@ -1,1 +1,1 @@
-"""What `benchmark` and `profile` measure, and how they show it."""
+"""Tests of the measurements of `benchmark` and `profile`, and of how they are shown."""

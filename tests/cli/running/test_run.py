@@ -1,4 +1,4 @@
-"""What ``tflgpu run`` reads and writes."""
+"""The files that ``tflgpu run`` reads and writes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_every_row_of_a_batch_has_an_answer(device: tflgpu.Device, digits: tuple
 
 
 def test_arrays_go_through_files_by_name(device: tflgpu.Device, digits: tuple[list[Path], list[int]]) -> None:
-    """What was written to an .npz file is read from one."""
+    """An .npz file that was written can be read as inputs."""
     folder = digits[0][0].parent
     np.savez(folder / "in.npz", image=np.load(digits[0][0]))
     assert as_json("run", MODEL, folder / "in.npz", "--output", folder / "out.npz")["files"] == [

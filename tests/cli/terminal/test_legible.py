@@ -1,4 +1,4 @@
-"""What every verb prints on a terminal of 80 columns and into a pipe.
+"""The output of every verb on a terminal of 80 columns and into a pipe.
 
 The texts lie in ``snapshots/``, their numbers and lengths of lines masked where runs differ. After a change that is
 meant, ``TFLGPU_WRITE_SNAPSHOTS=1 pytest -n0 --all tests/cli/terminal`` writes them anew; read what git shows.
@@ -61,7 +61,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def printed(command: str) -> str:
-    """What a command prints on stdout, with nothing on stderr."""
+    """The standard output of a command, which must print nothing on stderr."""
     result = invoke(*command.split())
     assert (result.exit_code, result.stderr) == (0, ""), result.output
     return result.stdout

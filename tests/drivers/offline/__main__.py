@@ -36,7 +36,7 @@ def programs(chip: Chip) -> Iterator[tuple[str, str]]:
 
 
 def compiled_once(text: str, chip: Chip, root: Path, folder: Path, name: str) -> list[CompiledKernel]:
-    """As :func:`compiled`, or what that returned earlier."""
+    """The kernels that :func:`compiled` returns, or those that it returned earlier."""
     kept = root / "found" / f"{sha256(f'{chip.name} {text}'.encode()).hexdigest()}.json"
     if kept.exists():
         return [CompiledKernel(**facts) for facts in json.loads(kept.read_text())]

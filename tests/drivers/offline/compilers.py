@@ -28,7 +28,7 @@ LONGEST = 3600  # seconds of one program, on a machine that does other things as
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """What a compiler says of a kernel.
+    """Facts of a kernel that a compiler reports.
 
     registers: of 32 bits, of a work-item. spilled: bytes of registers that a work-item keeps in memory. private: bytes
     of its arrays in memory. local_bytes: of a work-group. width: work-items that run in step. occupancy: waves at once
@@ -184,7 +184,7 @@ def fetch_compilers(folder: Path) -> None:
 
 
 def kept_ptx(folder: Path, chip: str) -> Path | None:
-    """Of one source's PTX the latest that a chip takes: its own, or that of an older one."""
+    """The latest PTX of one source that a chip takes: its own, or that of an older one."""
     fitting = [ptx for ptx in folder.glob("sm_*.ptx") if _generation(ptx.stem) <= _generation(chip)]
     return max(fitting, key=lambda ptx: _generation(ptx.stem), default=None)
 

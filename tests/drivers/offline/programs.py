@@ -37,12 +37,12 @@ class Chip:
 
     @property
     def precisions(self) -> tuple[str, ...]:
-        """Those that the device has."""
+        """The precisions that the device has."""
         return PRECISIONS if device_model(self.model).device.limits.half_arithmetic else PRECISIONS[:2]
 
     @property
     def executors(self) -> tuple[str, ...]:
-        """Those that may be the fastest there."""
+        """The executors that may be the fastest there."""
         return ("launch", "persistent") if device_model(self.model).device.executor == "auto" else ("launch",)
 
 
@@ -110,7 +110,9 @@ def case_programs(chip: Chip, precision: str, names: Collection[str] = ()) -> It
 
 
 def compiled(text: str, chip: Chip, root: Path, folder: Path, name: str) -> list[CompiledKernel]:
-    """What the chip's compiler says of a program. Raises ValueError with its words if it refuses."""
+    """The kernels of a program, with the facts that the chip's compiler reports. Raises ValueError with its words if it
+    refuses.
+    """
     source = folder / f"{name}.cl"
     source.write_text(text)
     return chip.compiler.compile(root, source, chip.name)

@@ -113,7 +113,7 @@ def sequence_model(cell: Cell, *, backwards: bool = False) -> bytes:
 
 
 def unrolled_model(cell: Cell, times: int) -> bytes:
-    """What :func:`sequence_model` computes for one length, without a loop."""
+    """The same result for one length as :func:`sequence_model`, without a loop."""
     builder = DynamicBuilder()
     x = builder.input((1, times, UNITS), name="x")
     rows = builder.add("TRANSPOSE", [x, builder.ints([1, 0, 2])], (times, 1, UNITS))

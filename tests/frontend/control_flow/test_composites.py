@@ -62,7 +62,7 @@ def test_decompositions_are_inlined(device_name: str) -> None:
 
 
 def test_results_may_be_inputs_and_constants() -> None:
-    """What a decomposition only passes on is a value of the caller."""
+    """A value that a decomposition only passes on is a value of the caller."""
     model, inner = Builder(), Builder()
     given, constant = inner.input((4,)), inner.constant(np.arange(4, dtype=np.float32))
     number = model.subgraph(inner, [given, constant])

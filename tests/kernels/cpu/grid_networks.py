@@ -93,7 +93,7 @@ def _matmul(m: Quantized, adjoint: bool) -> int:
 
 
 def _concatenated(m: Quantized, channels: Sequence[int], axis: int) -> int:
-    """Of parts on the grid of the result, as converters write it."""
+    """A concatenation of parts on the grid of the result, as converters write it."""
     grid = m.grid()
     parts = [m.image_on(grid, 1, 5, 7, n) for n in channels]
     shape = [1, 5, 7, channels[0]]

@@ -53,7 +53,7 @@ def image(net: Net, *shape: int) -> Tensor:
 def test_bands_are_right(
     name: str, precision: Literal["fp32", "fp16"], device_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With activations of both, and a residual that is added behind them."""
+    """Both have activations, and a residual that is added behind them."""
     shape, channels, first, second, band = CASES[name]
     monkeypatch.setattr(band_kernels, "bands", lambda *_: iter([band]))
     monkeypatch.setattr(band_kernels, "shared_out", lambda band, *_: iter([band]))
@@ -116,7 +116,7 @@ def test_a_pair_is_one_kernel(net: Net) -> None:
 
 
 def test_a_depthwise_convolution_joins_what_is_before_it_first(net: Net) -> None:
-    """What is before it is the larger."""
+    """The convolution before it is the larger one."""
     y = convolution(net, pair(net)[1], 8, ONE, "NONE")
     assert kinds_of(net, y) == ["map", "convolution_depthwise", "convolution"]
 
@@ -147,7 +147,7 @@ def test_some_devices_store_what_is_between(target: Target, net: Net) -> None:
 
 
 def test_only_the_blocks_that_cores_cannot_share_evenly_become_bands() -> None:
-    """Of 3 blocks two cores take one each, and bands of the third."""
+    """Two cores share 3 blocks: they take one each, and bands of the third."""
     dst = Geometry((1, 12, 12, 48))
     assert list(band_kernels.shared_out(Band(1, 6), dst, CPU)) == [Band(1, 6), Band(1, 6, whole=2)]
     assert list(band_kernels.shared_out(Band(1, 12), dst, CPU)) == [Band(1, 12)]
@@ -165,7 +165,7 @@ def test_a_larger_cache_makes_two_kernels_cheaper() -> None:
 
 
 def test_cores_read_rows_that_they_have_written() -> None:
-    """Of a large image of few channels, of which the rows that bands share are soon computed again."""
+    """The image is large and has few channels, so that the rows that bands share are soon computed again."""
     around = PlannedWindow((3, 3), (1, 1), (1, 1), Padding(1, 1, 1, 1))
     attributes = band_kernels.ConvolutionDepthwise(POINTWISE, around, ())
 

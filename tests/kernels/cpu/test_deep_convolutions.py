@@ -26,7 +26,7 @@ CASES = {
 
 
 def network(shape: tuple[int, ...], channels: int) -> Net:
-    """With an activation, and a residual that is added behind it."""
+    """A convolution with an activation, and a residual that is added behind it."""
     net = Net(seed=channels)
     x = net.input(net.normal(shape))
     y = convolution(net, net.op("ABS", [x], np.abs(x.value)), channels, ONE, "RELU6")

@@ -24,7 +24,7 @@ CASES = {
 
 
 def layer(images: int, depth: int, outputs: int) -> Net:
-    """With operands of the result's own shape, of one image, and of one channel."""
+    """A layer with operands of the result's own shape, of one image, and of one channel."""
     net = Net(seed=outputs)
     x = net.input(net.normal((images, depth)))
     x = net.op("ABS", [x], np.abs(x.value))

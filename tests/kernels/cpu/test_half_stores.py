@@ -1,4 +1,4 @@
-"""What becomes of floats that are stored in half: the nearest half, except that what is finite stays finite."""
+"""Floats are stored as the nearest half, except that finite numbers stay finite."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def drawn(heads: Heads, kind: str, hiding: float) -> tuple[list[NDArray[np.float
 def results(
     heads: Heads, operands: list[NDArray[np.float32]], mask: NDArray[np.float32], device_name: str, precision: str
 ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """Those of the kernel, and in double of what LiteRT adds up in float."""
+    """The results of the kernel, and in double those of the sums that LiteRT adds up in float."""
     net = Net(seed=1)
     with np.errstate(all="ignore"):
         net.output(attention(net, heads, *(net.input(x) for x in operands), mask))
@@ -89,7 +89,7 @@ def test_masks_that_half_cannot_hold(kind: str, device_name: str) -> None:
 @pytest.mark.parametrize("operand", ["keys", "values"])
 @pytest.mark.parametrize("hiding", HIDING)
 def test_hidden_keys_spread_nan(hiding: float, operand: str, number: float, device_name: str) -> None:
-    """As LiteRT's: NaN and -inf are NaN, and so is a value of infinity by 0."""
+    """LiteRT gives the same: NaN and -inf are NaN, and so is a value of infinity by 0."""
     operands, mask = drawn(HEADS[0], "last", hiding)
     operands[1 if operand == "keys" else 2][0, 650, 3] = number
     got, expected = results(HEADS[0], operands, mask, device_name, "fp32")

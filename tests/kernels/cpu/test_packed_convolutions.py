@@ -29,7 +29,7 @@ CASES = {
 
 
 def network(shape: tuple[int, ...], channels: int, window: Window, groups: int) -> Net:
-    """With an activation, and a residual that is added after it."""
+    """A convolution with an activation, and a residual that is added after it."""
     net = Net(seed=channels)
     x = net.input(net.normal(shape))
     y = convolution(net, net.op("ABS", [x], np.abs(x.value)), channels, window, "RELU6", groups=groups)
@@ -59,7 +59,7 @@ def test_packed_convolutions_are_right(
 
 @pytest.mark.parametrize("name", CASES)
 def test_blocks_of_two_vectors_are_right(name: str, device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As wide registers hold them."""
+    """Wide registers hold such blocks."""
     monkeypatch.setattr(packed_convolution, "NARROW_VECTORS", 2)
     monkeypatch.setattr(packed_convolution, "_is_wide", lambda target: False)
     assert "packed" in run_checked(network(*CASES[name]).case(), device=device_name)

@@ -110,7 +110,9 @@ def test_what_every_node_computes_can_be_stored() -> None:
 
 
 def test_other_ends_stay_as_they_are() -> None:
-    """Of two images, behind a sum with another input, and with a layer or a mean that something else reads."""
+    """The ends of two images, those behind a sum with another input, and with a layer or a mean that something else
+    reads.
+    """
     nets = [Net(seed=seed) for seed in range(4)]
     nets[0].output(softmax(nets[0], logits(nets[0], (2, 3, 4, 9), 7)))
     added, sums = nets[1].input(nets[1].normal((1, 1, 1, 7))), logits(nets[1], (1, 3, 4, 9), 7)

@@ -32,7 +32,7 @@ TRANSPOSED = (
 
 
 def few_channels_of_windows() -> Case:
-    """With a residual and without, of two images."""
+    """Convolutions with a residual and without, of two images."""
     net = Net(seed=1)
     image = net.op("ABS", [given := net.input(net.normal((2, 8, 11, 9)))], abs(given.value))
     for channels, window in WINDOWS:
@@ -69,7 +69,7 @@ WIDE = (1, 155, 33)
 def test_each_convolution_takes_the_way_that_was_fastest(
     image: tuple[int, int, int], kernel: tuple[int, int], dilation: int, depth: int, channels: int, way: str | None
 ) -> None:
-    """Of those that were measured in half, by the costs of an H200."""
+    """Each shape was measured in half; the costs are those of an H200."""
     builder = Builder()
     x = builder.add("ABS", [builder.input((*image, depth))], (*image, depth))
     dilations = {"dilation_h_factor": dilation, "dilation_w_factor": dilation}

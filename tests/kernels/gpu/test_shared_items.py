@@ -23,7 +23,7 @@ TARGET = replace(emulated.PORTABLE, storage="float")
 
 
 def kernels_of(net: Net, template: str, target: Target = TARGET) -> list[Kernel]:
-    """Those of templates that begin so, of a model whose results are right in float."""
+    """The kernels of templates whose names begin so, of a model whose results are right in float."""
     case = net.case()
     plan = plan_of(case.model, target)
     emulated.check(plan, case, 1e-5)

@@ -49,7 +49,7 @@ class Case:
 
     @property
     def channels(self) -> int:
-        """Of the result."""
+        """Channels of the result."""
         return self.out or self.shape[-1]
 
     @property
@@ -113,7 +113,7 @@ def has_unit(name: str) -> bool:
 
 
 def sums(case: Case, image: Array, weights: Array) -> Array:
-    """Of (u - zero) * w, in 64 bits."""
+    """The sums of (u - zero) * w, in 64 bits."""
     x = image.astype(np.int64) - case.zero
     w = weights.astype(np.int64)
     if case.window is None:
@@ -191,7 +191,7 @@ def stored(case: Case, image: Array) -> Array:
 
 @pytest.fixture(scope="module")
 def results(device_name: str) -> Callable[[str], dict[str, tuple[PlannedKernel, Array, Array]]]:
-    """Of each case for a unit its kernel, what that gives, and what it has to give. One program has all kernels."""
+    """For each case of a unit: its kernel, the kernel's results, and the expected ones. One program has all kernels."""
 
     @cache
     def run(unit: str) -> dict[str, tuple[PlannedKernel, Array, Array]]:

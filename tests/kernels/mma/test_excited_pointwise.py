@@ -68,7 +68,7 @@ def test_rounding_happens_where_integers_round(
     step: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of the mean, the hidden layer, the gates, and the image times its gates.
+    """The mean, the hidden layer, the gates, and the image times its gates are rounded.
 
     cycles: what it costs to compute the hidden layer where it is read; if it is much, tiles with whole images do so.
     step: of products. Where gates divided by it are no halves, products are rounded in half precision.

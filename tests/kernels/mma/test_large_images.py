@@ -46,7 +46,7 @@ ROWS = (
 @pytest.mark.quick(when=lambda case: case == ROWS[1])
 @pytest.mark.parametrize("case", ROWS, ids=str)
 def test_emulated_kernels_of_rows(case: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With and without what joins a result. A NaN reaches its windows only."""
+    """Results with and without an epilogue. A NaN reaches its windows only."""
     monkeypatch.setattr(rows, "ACCUMULATORS", case.accumulators)
     take_always(monkeypatch)  # no way
     net = Net(seed=3)

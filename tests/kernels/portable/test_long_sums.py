@@ -30,7 +30,7 @@ def one_sign(rng: np.random.Generator, *shape: int) -> Array:
 
 
 def reductions(x: Array) -> Case:
-    """Of the rows of a matrix of three rows, of its columns, and of windows of its pixels."""
+    """Sums of the rows of a matrix of three rows, of its columns, and of windows of its pixels."""
     net, exact, found = Builder(), x.astype(np.float64), []
     n = x.shape[1]
     given = net.input(x.shape)
@@ -54,7 +54,9 @@ def reductions(x: Array) -> Case:
 
 
 def products(x: Array) -> Case:
-    """Of the three rows of a matrix with as many columns, constant ones and computed ones, and of an image's pixels."""
+    """Products of the three rows of a matrix with as many columns, constant ones and computed ones, and of an image's
+    pixels.
+    """
     net, exact, n = Builder(), x.astype(np.float64), x.shape[1]
     given, other = net.input(x.shape), net.input((n, 3))
     connected, multiplied, image, pixels = (net.tensor(s) for s in ((3, 3), (3, 3), (1, 1, 3, n), (1, 1, 3, 3)))

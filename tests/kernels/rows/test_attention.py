@@ -305,7 +305,7 @@ def test_work_groups_of_gpus_divide_the_keys_of_few_rows(
 
 
 def test_a_cache_of_many_keys_keeps_all_compute_units_busy() -> None:
-    """Of one token: three heads of keys would be three work-groups."""
+    """There is one token: three heads of keys would be three work-groups."""
     net = Net(seed=1)
     net.output(attention_of_groups(net, Groups(3, 3, 1, 1280, 64)))
     plan = plan_of(net.case().model, replace(GPU, compute_units=132))

@@ -28,7 +28,7 @@ from tflgpu.ops.arithmetic.layer_norm import LayerNorm
 
 Family = Literal["cpu", "gpu"]
 
-# Of 1 to 4 axes; pixels and channels in whole vectors and not, many short rows and few long ones.
+# Shapes of 1 to 4 axes; pixels and channels in whole vectors and not, many short rows and few long ones.
 SHAPES = (
     (5,),
     (7, 21),
@@ -58,7 +58,7 @@ def is_quick(shape: tuple[int, ...], device_name: str) -> bool:
 @pytest.mark.parametrize("family", ["cpu", "gpu"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_softmax_is_right(shape: tuple[int, ...], family: Family, device_name: str) -> None:
-    """Of large numbers, behind and before elementwise functions."""
+    """The numbers are large, with elementwise functions before and behind."""
     net = Net(seed=len(shape))
     x = binary(net, "MUL", net.input(net.normal(shape, 30)), number(net, 2))
     y = net.op("SOFTMAX", [x], reference.softmax(x.value, 0.5), {"beta": 0.5})
@@ -70,7 +70,7 @@ def test_softmax_is_right(shape: tuple[int, ...], family: Family, device_name: s
 @pytest.mark.parametrize("family", ["cpu", "gpu"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_layer_norm_is_right(shape: tuple[int, ...], family: Family, device_name: str) -> None:
-    """Of numbers far from zero, before an elementwise function."""
+    """The numbers are far from zero, with an elementwise function behind."""
     net = Net(seed=len(shape))
     x = net.input(net.normal(shape) + np.float32(3))
     for norm in (LAYER_NORMS[len(shape) % 4], rms_norm_of_products):

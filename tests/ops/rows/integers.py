@@ -110,7 +110,7 @@ def top_k(net: Net) -> Tensor:
 
 
 def pad(net: Net) -> Tensor:
-    """With a number that needs all 64 bits."""
+    """PAD with a number that needs all 64 bits."""
     x = net.input(whole_range(net, net.draw(shapes(max_rank=3)), "int64"))
     around = net.rng.integers(0, 3, (len(x.shape), 2))
     fill = net.constant(whole_range(net, (1,), "int64"))

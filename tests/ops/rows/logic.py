@@ -118,7 +118,9 @@ def cast_to_half(net: Net) -> Tensor:
 
 
 def cast_unsigned(net: Net) -> Tensor:
-    """Of numbers that a signed integer would hold as negative ones; then made small enough for half precision."""
+    """A cast of numbers that a signed integer would hold as negative ones; then made small enough for half
+    precision.
+    """
     value = net.rng.integers(0, 2**32, net.draw(_ANY_SHAPE), np.uint32)
     x = net.op("CAST", [net.input(value)], exact(value.astype(np.float32)), _cast_types("uint32", "float32"))
     factor = net.constant(np.array(2.0**-24, np.float32))
@@ -164,7 +166,7 @@ def gelu(net: Net) -> Tensor:
 
 
 def add_n(net: Net) -> Tensor:
-    """Of more tensors than one kernel can take, too."""
+    """A sum of more tensors than one kernel can take, too."""
     shape = net.draw(shapes(max_rank=4))
     dtype = net.draw(st.sampled_from(("float32", "int32")))
     terms = [net.input(numbers(net, shape, dtype)) for _ in range(net.draw(st.sampled_from((3, 2, 5, 20))))]

@@ -130,7 +130,7 @@ def slice_from(net: Net) -> Tensor:
 
 
 class _Entry(NamedTuple):
-    """What STRIDED_SLICE's constants and masks say at one position."""
+    """The constants and masks of STRIDED_SLICE at one position."""
 
     begin: int
     end: int

@@ -292,7 +292,7 @@ def matrix_diag(net: Net) -> Tensor:
 
 
 def matrix_set_diag(net: Net) -> Tensor:
-    """Of matrices of any shape."""
+    """Diagonals are set in matrices of any shape."""
     x = data(net, net.draw(shapes(min_rank=2, max_rank=4)), _INTEGERS)
     size = min(x.shape[-2:])
     diagonal = net.input(np.arange(np.prod((*x.shape[:-2], size))).reshape((*x.shape[:-2], size)).astype(as_given(x)))

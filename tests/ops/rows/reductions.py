@@ -77,7 +77,7 @@ def sum_of_nothing(net: Net) -> Tensor:
 
 
 def arg_extreme(net: Net, code: str, function: Callable[[NDArray[Any], int], NDArray[Any]]) -> Tensor:
-    """Of numbers among which there are ties, which the first wins."""
+    """The place of an extreme of numbers among which there are ties, which the first wins."""
     x = net.input(numbers(net, net.draw(shapes(max_rank=4)), net.draw(st.sampled_from(("float32", "int32")))))
     along, index = axis(net, len(x.shape)), net.draw(st.sampled_from(("int32", "int64")))
     return net.op(

@@ -58,7 +58,7 @@ def max_pool_of_minus_infinity(net: Net) -> Tensor:
 
 
 def max_pool_of_what_minus_infinity_pads(net: Net) -> Tensor:
-    """As frameworks export the padding of a pooling: it joins the pooling where each window sees the image."""
+    """Frameworks export the padding of a pooling so; it joins the pooling where each window sees the image."""
     x = net.input(net.normal(net.draw(FEATURE_MAP)))
     around = [(0, 0), (1, 1), (0, 1), (0, 0)]
     value = np.pad(x.value, around, constant_values=-np.inf)

@@ -18,7 +18,7 @@ TYPES = st.sampled_from(("float32", "int32", "int64", "int8", "uint8", "bool"))
 
 
 def _comparator(net: Net, types: Sequence[str], keys: Sequence[tuple[int, bool]]) -> int:
-    """Of keys, each an operand and whether it ascends; in one of the spellings of converters."""
+    """The comparator of keys, each an operand and whether it ascends; in one of the spellings of converters."""
     body = ModelBuilder()
     inputs = [(body.input((), dtype), body.input((), dtype)) for dtype in types]
 
@@ -66,7 +66,7 @@ def sort(net: Net) -> Tensor:
 
 
 def bucketize(net: Net) -> Tensor:
-    """Of numbers between boundaries, and of some that are one."""
+    """The buckets of numbers: some lie between boundaries, some equal one."""
     boundaries = np.sort(net.rng.integers(-20, 20, net.draw(st.sampled_from((3, 1, 10, 70))))).astype(np.float32) / 2
     dtype = net.draw(st.sampled_from(("float32", "int32", "int64")))
     scale = 0.25 if dtype == "float32" else 1

@@ -54,12 +54,12 @@ def _spectrogram(net: Net, squared: bool) -> Tensor:
 
 
 def spectrogram(net: Net) -> Tensor:
-    """Of windows of any length, the last samples in none."""
+    """A spectrogram by windows of any length; the last samples are in no window."""
     return _spectrogram(net, net.draw(BOOL))
 
 
 def coefficients(net: Net) -> Tensor:
-    """Of sound, at a rate that is known or not; where it is low the channels end above the spectrum."""
+    """Coefficients of sound, at a rate that is known or not; where it is low the channels end above the spectrum."""
     x = _spectrogram(net, squared=True)
     channels, rate = net.draw(st.sampled_from((13, 5, 40))), net.draw(st.sampled_from((16000, 8000, 44100, 4000)))
     low, high = net.draw(st.sampled_from((20.0, 0.0, 125.0))), net.draw(st.sampled_from((4000.0, 2000.0, 3999.5)))
@@ -76,7 +76,7 @@ def coefficients(net: Net) -> Tensor:
 
 
 def verified(net: Net) -> Tensor:
-    """What a debugger's operator finds: integers beside the floats that they stand for."""
+    """The operator of a debugger: it compares integers with the floats that they stand for."""
     shape, (scale, zero) = net.draw(shapes()), (0.25, -3)
     x = net.input((scale * net.rng.integers(-100, 100, shape)).astype(np.float32))
     y = net.input(net.normal(shape))

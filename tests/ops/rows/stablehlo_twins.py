@@ -23,7 +23,7 @@ def cube_root(net: Net) -> Tensor:
 
 
 def remainder(net: Net) -> Tensor:
-    """Of multiples of an eighth, which is exact, and of integers."""
+    """The remainder of multiples of an eighth, which is exact, and of integers."""
     shape, dtype = net.draw(SHAPE), net.draw(st.sampled_from(("float32", "int32", "int16")))
     scale = 0.125 if dtype == "float32" else 1
     x, y = (net.rng.integers(low, 100, shape) for low in (-100, 1))
@@ -42,7 +42,7 @@ JOINS: dict[str, Callable[..., NDArray[Any]]] = {
 
 
 def joined(net: Net, name: str) -> Tensor:
-    """Of numbers, or of booleans."""
+    """A reduction of numbers, or of booleans."""
     dtype = "bool" if name == "AND" else net.draw(st.sampled_from(("float32", "int32")))
     shape = net.draw(SHAPE)
     x, y = (net.input(net.rng.integers(0 if dtype == "bool" else -9, 2, shape).astype(dtype)) for _ in range(2))

@@ -1,1 +1,1 @@
-"""What operators cost by the size of their inputs."""
+"""Tests of the costs of operators by the size of their inputs."""

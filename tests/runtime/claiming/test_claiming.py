@@ -45,7 +45,7 @@ def test_a_group_that_does_not_wait_leaves_the_rest_to_the_others(executors: Exe
 
 
 def test_counters_may_overflow(executors: Executors) -> None:
-    """As if the model had run 2^32 - 3 times."""
+    """The counters begin as after 2^32 - 3 runs."""
     ran(executors.claiming, -3)
     for factor in range(1, 7):
         executors.check(X * np.float32(factor))

@@ -44,7 +44,7 @@ def options(device_name: str, tmp_path: Path) -> tflgpu.Options:
 
 @pytest.fixture
 def drafts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Of each program of a model that this process compiles, whether it is a draft. Every driver can make them."""
+    """For each program of a model that this process compiles, whether it is a draft. Every driver can make them."""
     hurried = Quirk("can hurry", lambda _: True, "", "", "", draft_options=(IN_A_HURRY,))
     monkeypatch.setattr(quirks, "QUIRKS", (*quirks.QUIRKS, hurried))
     monkeypatch.setattr(compiler_process, "start_compiler", lambda _: True)  # else a thread compiles an empty program

@@ -1,4 +1,4 @@
-"""What a compiler allows of functions, and which kernels that concerns."""
+"""The work-group sizes that a compiler allows for functions, and the kernels that these limit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def too_wide(executable: Executable, **allowed: int) -> dict[str, int]:
 
 
 def launches(*each: tuple[str, str, int]) -> Executable:
-    """Of kernels by key, function and work-items of a group."""
+    """An executable of kernels by key, function and work-items of a group."""
     found = tuple(Launch(key, function, 1, size, (), (), 0, 0, 0) for key, function, size in each)
     return Executable((DeviceBuffer(16),), found, (), ())
 

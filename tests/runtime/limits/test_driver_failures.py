@@ -58,7 +58,7 @@ def failing(owner: Any, name: str, after: int) -> Iterator[list[str]]:
         count()
         real.__init__(self, *arguments, **named)
 
-    # Of a class a class, because pyopencl and tflgpu ask whether something is an instance of it.
+    # A class is replaced by a class, because pyopencl and tflgpu ask whether something is an instance of it.
     replacement = type(name, (real,), {"__init__": initialize}) if isinstance(real, type) else may_fail
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(owner, name, replacement)

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[3]
 SMALL_BUFFERS = SIMULATIONS["buffers of 64 MB"]
 
 
-# Those with the kernels that share work, or memory, among the work-items of a group, or fill registers.
+# Networks with kernels that share work, or memory, among the work-items of a group, or fill registers.
 SHARING = (
     "fully_connected",
     "softmaxes",
@@ -225,7 +225,7 @@ def test_a_language_that_is_too_old_is_refused() -> None:
 
 
 def test_constant_indices_need_no_int64() -> None:
-    """As a list of rows and as a list of places."""
+    """The indices are a list of rows, or a list of places."""
     numbers = np.arange(24, dtype=np.float32).reshape(4, 6)
     rows, places = np.array([3, 0, 2], np.int64), np.array([[1, 5], [3, 0]], np.int64)
     builder = Builder()

@@ -64,7 +64,7 @@ def test_profile_needs_a_clock(executor: PersistentExecutor) -> None:
 
 
 def test_profile_is_read_from_the_clock_after_each_kernel(device_name: str) -> None:
-    """With a clock that counts microseconds from its first reading."""
+    """The clock counts microseconds from its first reading."""
     builder = Builder()
     x, axes = builder.input((1, 4, 4, 8)), builder.ints([1, 2])
     curve, twice, mean = (builder.tensor(shape) for shape in ((1, 4, 4, 8), (1, 4, 4, 8), (1, 1, 1, 8)))

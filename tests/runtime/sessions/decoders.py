@@ -87,7 +87,7 @@ def one_layer() -> bytes:
 
 
 class ByHand:
-    """What the file computes, in double precision, with states that are arrays."""
+    """The same results as the file's, in double precision, with states that are arrays."""
 
     def __init__(self) -> None:
         self.cache, self.count = np.zeros((PLACES, WIDTH)), np.zeros((1, 3))

@@ -35,7 +35,7 @@ from tflgpu.tensor_buffer import TensorBuffer
 
 BIND = {"cache": "cache", "next_count": "count", "window": "window", "summary": "summary"}
 
-# Those that `decode` both reads and writes.
+# States that `decode` both reads and writes.
 PAIRS = {"cache": "cache", "next_count": "count", "window": "window"}
 
 Array = NDArray[Any]

@@ -126,7 +126,7 @@ IN_LITERT = {
 @pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
 @pytest.mark.parametrize("model", IN_LITERT)
 def test_what_only_litert_keeps_is_one_for_all_signatures(model: Callable[[], bytes], device_name: str) -> None:
-    """As in LiteRT, in two orders."""
+    """LiteRT does the same, in two orders."""
     options = Options(device=device_name, precision="fp32", cache="off", cpu_part=CpuPart(trial_timeout=None))
     data = model()
     for calls in (IN_LITERT[model], IN_LITERT[model][::-1]):
@@ -141,7 +141,7 @@ def test_what_only_litert_keeps_is_one_for_all_signatures(model: Callable[[], by
 
 
 def outcome(run: Callable[..., Any], *arguments: object, **inputs: object) -> object:
-    """What a run gives, or "refused" before anything was written."""
+    """The results of a run, or "refused" before anything was written."""
     try:
         return {name: value.tolist() for name, value in run(*arguments, **inputs).items()}
     except (RuntimeError, ValueError) as error:

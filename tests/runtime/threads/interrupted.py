@@ -47,7 +47,7 @@ def sum_of_inputs() -> bytes:
 
 
 def before_line(number: int, handler: Callable[[], object], call: Callable[[], float]) -> tuple[float | None, bool]:
-    """What ``call`` returns if ``handler`` runs before the line of this number, and whether there are so many lines.
+    """The result of ``call`` if ``handler`` runs before the line of this number, and whether there are so many lines.
 
     None if the model was closed.
     """

@@ -50,7 +50,7 @@ def unary(d: Drawing) -> Iterable[Tensor]:
 
 
 def binary(d: Drawing) -> Iterable[Tensor]:
-    """With a tensor that broadcasts, or with one that has been reshaped to fit."""
+    """An operator of two tensors: the other one broadcasts, or has been reshaped to fit."""
     x, code = d.operand(0, 5), d.one_of([*BINARY])
     fit = [y for y in d.tensors if y.shape == x.shape]
     same_size = [y for y in d.tensors if y.value.size == x.value.size]
@@ -157,7 +157,7 @@ def softmax(d: Drawing) -> Iterable[Tensor]:
 
 
 def product(d: Drawing) -> Iterable[Tensor]:
-    """Of two activations, or of one and a constant; adjoint or not."""
+    """A product of two activations, or of one and a constant; adjoint or not."""
     x = d.operand(2, 4)
     adjoint, out = d.chance(0.4), d.size()
     depth = x.shape[-1]
@@ -203,7 +203,7 @@ def resize(d: Drawing) -> Iterable[Tensor]:
 
 
 def layer_norm(d: Drawing) -> Iterable[Tensor]:
-    """As converters write it, of the last axis."""
+    """A layer norm of the last axis, in the form that converters write."""
     x = d.operand(2, 4)
     net, axis = d.net, d.net.integers([len(x.shape) - 1])
     mean = net.op("MEAN", [x, axis], x.value.mean(-1, keepdims=True), {"keep_dims": True})

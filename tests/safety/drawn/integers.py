@@ -86,7 +86,7 @@ TYPES: Mapping[str, frozenset[str]] = {
     "ADD_N": _of("int32", "float32"),
 }
 
-# Those that only tflgpu computes: numpy alone judges networks that have them.
+# Types that only tflgpu computes: numpy alone judges networks that have them.
 MORE_TYPES: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("ADD", "SUB", "MAXIMUM", "MINIMUM", "DIV", "FLOOR_MOD"), _of("uint32")),
     **dict.fromkeys(("NOT_EQUAL", "EQUAL"), _of("uint16", "uint32")),
@@ -158,7 +158,7 @@ class Chain:
         return self.given(np.array(values, dtype))
 
     def other(self, x: Tensor, *, least: int | None = None, most: int | None = None) -> Tensor:
-        """What broadcasts against ``x``: another tensor of its type, a new one, or itself."""
+        """An operand that broadcasts against ``x``: another tensor of its type, a new one, or itself."""
         if least is None and most is None and self.chance(0.4):
             fit = [y for y in self.tensors if y.value.dtype == x.value.dtype and _broadcasts(y.shape, x.shape)]
             return self.one_of(fit)
@@ -344,7 +344,7 @@ def arg_extreme(c: Chain, x: Tensor) -> Tensor | None:
 
 
 def one_hot(c: Chain, x: Tensor) -> Tensor | None:
-    """Of numbers, some of which are no places."""
+    """A one-hot encoding of numbers, some of which are no places."""
     dtype = c.one_of([name for name in ALL if c.takes("ONE_HOT", Tensor(0, np.empty(0, name)))])
     if x.value.dtype.name not in ("int32", "int64") or x.value.size > MOST // 4 or len(x.shape) > 4:
         return None
@@ -394,7 +394,7 @@ def counted(c: Chain, x: Tensor) -> Tensor | None:
 
 
 def movement(c: Chain, x: Tensor) -> Tensor | None:
-    """What moves elements of any type."""
+    """An operator that moves elements of any type."""
     net, rank = c.net, len(x.shape)
     code = c.one_of(
         ("TRANSPOSE", "RESHAPE", "SLICE", "STRIDED_SLICE", "TILE", "BROADCAST_TO", "REVERSE_V2", "MIRROR_PAD")

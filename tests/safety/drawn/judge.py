@@ -1,4 +1,4 @@
-"""What becomes of drawn networks: tflgpu's answer beside that of numpy in double, and of LiteRT's sets of kernels.
+"""Judges drawn networks: tflgpu's answer beside that of numpy in double, and of LiteRT's sets of kernels.
 
 An answer is wrong if it is further from numpy's than the tolerance, and LiteRT's is not. Answers of quantized networks
 are right if they are as near to those of LiteRT's reference kernels, too. Of integers LiteRT's answers alone count.

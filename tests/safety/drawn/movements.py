@@ -126,7 +126,7 @@ def mirror_pad(d: Drawing) -> Iterable[Tensor]:
 
 
 def concatenation(d: Drawing) -> Iterable[Tensor]:
-    """Of tensors that differ in one axis only, of the same one twice, or of new ones."""
+    """A concatenation of tensors that differ in one axis only, of the same one twice, or of new ones."""
     x = d.operand(1, 5)
     axis = d.random.randrange(len(x.shape))
     fit = [y for y in d.tensors if _without(y.shape, axis, len(x.shape)) == _without(x.shape, axis, len(x.shape))]

@@ -37,7 +37,9 @@ class Network:
 def network(
     random: Random, executors: Sequence[tuple[KernelFamily, ExecutorChoice]] = EXECUTORS, quantized: bool = False
 ) -> Network:
-    """Of movements alone, of floats, with control flow, or quantized; all are quantized if that is asked for."""
+    """A network of movements alone, of floats, with control flow, or quantized; all are quantized if that is asked
+    for.
+    """
     kernels, executor = executors[random.randrange(len(executors))]
     kind = 0.0 if quantized else random.random()
     precision: Precision = "fp32"
@@ -57,7 +59,7 @@ def network(
 def integer_network(
     random: Random, chains: int, executors: Sequence[tuple[KernelFamily, ExecutorChoice]] = EXECUTORS
 ) -> Network:
-    """Of chains of integers; one in five has what LiteRT has no kernels for."""
+    """A network of chains of integers; one in five has operators for which LiteRT has no kernels."""
     setting = Setting(*executors[random.randrange(len(executors))], "fp32")
     seeds, more = tuple(random.randrange(1 << 32) for _ in range(chains)), random.random() < 0.2
     return Network(integer_case(seeds, more=more), setting, seeds, more)

@@ -42,7 +42,9 @@ def _fill(executor: Executor, word: np.ndarray) -> None:
 
 
 def _ranges(executable: Executable, number: int) -> Iterator[tuple[int, int]]:
-    """What may be filled of a buffer, in whole words: all but inputs, up to whole vec4s, and the executor's header."""
+    """The ranges of a buffer that may be filled, in whole words: all but inputs, up to whole vec4s, and the executor's
+    header.
+    """
     kept = [(0, HEADER)] if number == executable.results else []
     for binding in executable.inputs:
         if binding.buffer == number:

@@ -299,7 +299,7 @@ def _invoked(data: bytes, inputs: Sequence[Array], kernels: OpResolverType, *, p
 
 
 def litert_answers(data: bytes, inputs: Sequence[Array]) -> list[Array]:
-    """Those of LiteRT's reference kernels, with which its other sets agree."""
+    """The answers of LiteRT's reference kernels, with which its other sets agree."""
     sets = [_invoked(data, inputs, kernels) for kernels in KERNEL_SETS]
     answers = [[judge.get_tensor(d["index"]) for d in judge.get_output_details()] for judge in sets]
     for others in answers[:-1]:

@@ -216,7 +216,7 @@ class _Drawing:
         return builder.without_kernel(self._random.choice(known))
 
     def _inner(self, v: Variable, body: Builder, x: int, handle_of: int | None) -> int:
-        """What a branch or a loop does with a variable: at least one of reading and assigning it."""
+        """Let a branch or a loop use a variable: at least one of reading and assigning it."""
         kind = self._random.randrange(3)
         variable = handle(body, v.name) if handle_of is None else handle_of
         self.log.append(f"{('read', 'assign', 'both')[kind]} {v.name}")

@@ -1,4 +1,4 @@
-"""What runs on callers' device arrays found: memory of which tflgpu takes more, or that it takes for two tensors."""
+"""Faults that drawn runs on callers' device arrays found: tflgpu took too much memory, or the same for two tensors."""
 
 from __future__ import annotations
 

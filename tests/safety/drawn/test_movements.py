@@ -140,7 +140,7 @@ def test_passes_keep_what_three_movements_give(shape: Shape, computed: bool, pyt
     ids=str,
 )
 def test_kernels_keep_what_movements_give(shape: Shape, computed: bool, kernels: KernelFamily) -> None:
-    """Of two movements, and of these behind zeros that take the place of channels."""
+    """Kernels of two movements, also behind zeros that take the place of channels."""
     chains = product(MOVEMENTS, MOVEMENTS, (pad_behind,) if kernels == "cpu" else (twice,))
     case = _chains(shape, computed, chains).net.case(EXACT)
     options = Options(

@@ -1,4 +1,4 @@
-"""What is done with a mutant: tflgpu compiles and runs it, LiteRT's two sets of kernels say what is right.
+"""The trial of a mutant: tflgpu compiles and runs it, LiteRT's two sets of kernels say what is right.
 
 Either may crash or hang, so both belong into a :class:`~tests.safety.sandbox.Sandbox` of its own.
 """
@@ -55,7 +55,9 @@ class Question:
 
 @dataclass(frozen=True)
 class Opinion:
-    """What a set of LiteRT's kernels gives in each run, in order. largest: finite number in any tensor."""
+    """The results of a set of LiteRT's kernels in each run, in order. largest: the largest finite number in any
+    tensor.
+    """
 
     outputs: list[dict[str, Array]]
     largest: float
@@ -89,7 +91,7 @@ def compile_and_run(job: Job) -> list[Answer]:
 
 
 def ask_litert(question: Question) -> dict[str, Opinion | str]:
-    """What each set of kernels says; a text if it refuses."""
+    """The opinion of each set of kernels; a text if it refuses."""
     return {name: _opinion(question, resolver) for name, resolver in KERNELS.items()}
 
 
@@ -150,7 +152,7 @@ def _tensor(interpreter: Interpreter, detail: dict[str, Any]) -> Array:
 
 
 def _every_tensor(interpreter: Interpreter) -> Iterator[Array]:
-    """What is in memory after the last run."""
+    """Every tensor that is in memory after the last run."""
     for detail in interpreter.get_tensor_details():
         with suppress(ValueError):  # it has no memory
             yield interpreter.get_tensor(detail["index"])

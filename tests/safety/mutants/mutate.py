@@ -24,7 +24,9 @@ from tests.safety.sandbox import share_out
 
 @dataclass(frozen=True)
 class Finding:
-    """What became of the mutant of a seed. smallest: of a fault, as few edits of as simple a model as show it."""
+    """The outcome of the mutant of a seed. smallest: for a fault, the fewest edits of the simplest model that show
+    it.
+    """
 
     seed: int
     mutant: str

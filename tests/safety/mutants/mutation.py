@@ -13,7 +13,7 @@ from ai_edge_litert import schema_py_generated as schema
 from tests.safety.mutants.edits import CannotWriteError, Edit, Length, Order, Patch, Table, Value, apply, pack, unpack
 from tests.safety.mutants.originals import Original, original
 
-# What makes sizes zero, negative or huge, and indices point to nothing; most numbers of a model are small.
+# Numbers that make sizes zero, negative or huge, and indices point to nothing; most numbers of a model are small.
 INTEGERS = (-1, 0, 1, 2, 3, 5, 7, 8, 127, 255, -2, -128, 4096, 65535, 2**30, 2**31 - 1, -(2**31))
 FLOATS = (0.0, -1.0, 0.5, 1e-30, 1e30, float("inf"), float("-inf"), float("nan"), 3.0, 1e-40)
 BYTES = (

@@ -44,7 +44,9 @@ def test_mutants(first: int, court: Court) -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """What a mutant once brought to light. refusal: what it says; empty if the answer has to be LiteRT's."""
+    """A fault that a mutant once brought to light. refusal: the words of the error; empty if the answer has to be
+    LiteRT's.
+    """
 
     original: Callable[[], Original]
     edits: Mapping[str, Any]

@@ -139,7 +139,7 @@ def _dtype(graph: Subgraph, operator: Operator, position: int) -> str:
 
 
 def _scales(model: Model) -> Iterator[float]:
-    """Of activations."""
+    """Scales of activations."""
     for graph in model.subgraphs:
         for tensor in graph.tensors:
             if tensor.quantization and tensor.data is None:

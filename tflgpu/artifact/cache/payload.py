@@ -30,8 +30,8 @@ CHECKSUM_BYTES = 16
 
 PART = 1 << 22  # bytes of a file that are read at once
 
-# Of the JSON, which takes up to 30 times as much memory as it is parsed. The largest one of the models that tflgpu is
-# tested with has 260 kB; one of 10,000 operators has some MB.
+# Most bytes of the JSON, which takes up to 30 times as much memory as it is parsed. The largest one of the models that
+# tflgpu is tested with has 260 kB; one of 10,000 operators has some MB.
 LARGEST_HEADER = 16 << 20
 
 # Without BOOL: the library puts it after bytes, where the checksum has to be.
@@ -54,7 +54,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
 
 _STORABLE = frozenset(DTYPES.values())
 
-# What reading JSON of the wrong shape can raise.
+# Errors that reading JSON of the wrong shape can raise.
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 Buffer = mmap.mmap | memoryview

@@ -17,7 +17,7 @@ MARK = b"tflgpu-ed25519:"
 
 DIGITS = 128  # of a signature
 
-# What is signed begins with this, so that a signature means nothing elsewhere.
+# Every signed message begins with this, so that a signature means nothing elsewhere.
 PURPOSE = b"tflgpu bundle\0"
 
 

@@ -11,7 +11,7 @@ from tflgpu.cli.timing import Latency
 
 STATISTICS = tuple(f.name for f in fields(Latency))
 
-# What every row has, so that tables of several models can be joined.
+# Columns that every row has, so that tables of several models can be joined.
 FACTS = ("model", "device", "precision")
 
 COLUMNS = (*FACTS, "section", "number", "name", "seconds", "first", "warmup_runs", "warmup_avg", *STATISTICS, "bytes")

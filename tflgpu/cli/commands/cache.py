@@ -26,7 +26,7 @@ from tflgpu.cli.terminal.listing import Listing
 from tflgpu.cli.usage import as_verb
 from tflgpu.target import precision_of
 
-# Of the JSON, as docs/tools/inspect.md describes it.
+# Version of the JSON, which docs/tools/inspect.md describes.
 FORMAT = 1
 
 SECONDS_PER_DAY = 86_400

@@ -29,10 +29,10 @@ from tflgpu.model.model_source import read_bytes
 from tflgpu.model.reader import read_model
 from tflgpu.model.tensor_info import TensorInfo
 
-# Of the JSON, as docs/tools/inspect.md describes it.
+# Version of the JSON, which docs/tools/inspect.md describes.
 FORMAT = 2
 
-# Of either engine in each run, as the delegate's tool has it.
+# Invocations of either engine in each run: as many as TFLite's tool for delegates has.
 INVOCATIONS = 3
 
 

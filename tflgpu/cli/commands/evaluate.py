@@ -22,7 +22,7 @@ from tflgpu.evaluate.imagenet import Classification, labelled_images, top_k_accu
 from tflgpu.evaluate.task import DEVICE, LITERT
 from tflgpu.inputs import input_files, read_labels
 
-# What flags of TFLite's tools are called here, where the help has to fit 80 columns.
+# Names here of flags of TFLite's tools, where the help has to fit 80 columns.
 FLAGS = {
     "ground_truth_images_path": "images",
     "ground_truth_labels": "ground-truth",

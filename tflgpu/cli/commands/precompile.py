@@ -30,7 +30,7 @@ from tflgpu.model.model_source import ModelContent
 
 T = TypeVar("T")
 
-# Of the JSON, as docs/tools/inspect.md describes it.
+# Version of the JSON, which docs/tools/inspect.md describes.
 FORMAT = 1
 
 
@@ -182,7 +182,7 @@ def _pack(bundle: Path, options: tflgpu.Options, names: Sequence[str], sign: Sig
     """Write entries of the cache into a bundle. Raises OSError."""
     cache = serializer.open_cache(options)
     assert cache is not None
-    # What was measured of the device is needed to find them.
+    # The probes of the device are needed to find these entries.
     measured = [e.name for place in cache.places for e in place.entries() if e.name.startswith("probes/")]
     try:
         return pack(cache, bundle, [*names, *measured], sign)

@@ -37,7 +37,7 @@ class ResultFormat(Enum):
 
 
 class WithBadRows(Enum):
-    """What becomes of rows that cannot be read."""
+    """Treatment of rows that cannot be read."""
 
     RECORD = "record"
     SKIP = "skip"

@@ -20,7 +20,7 @@ from tflgpu.cli.terminal.progress import progress
 from tflgpu.cli.timeline import timeline
 from tflgpu.model.model_source import read_bytes
 
-# Of the JSON, as docs/tools/inspect.md describes it.
+# Version of the JSON, which docs/tools/inspect.md describes.
 FORMAT = 1
 
 

@@ -16,7 +16,7 @@ from tflgpu.cli.terminal.listing import Listing
 from tflgpu.cli.timing import Latency
 from tflgpu.evaluate.task import DEVICE, LITERT
 
-# Of the JSON, as docs/tools/inspect.md describes it.
+# Version of the JSON, which docs/tools/inspect.md describes.
 FORMAT = 1
 
 # The percentiles that are printed; the JSON has more.

@@ -18,7 +18,7 @@ NUDGE, PATIENCE = 0.05, 0.7
 WAITING = "waiting for the driver to return; Ctrl-C again ends at once"
 STOPPING = "stopping; Ctrl-C again ends at once"
 
-# As shells count: 128 and the number of the signal.
+# The exit code that shells give: 128 and the number of the signal.
 EXIT_CODE = 128 + signal.SIGINT
 
 

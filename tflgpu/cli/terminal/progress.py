@@ -30,7 +30,7 @@ BAR, TITLE = 12, 36
 
 LOGGER = logging.getLogger("tflgpu")
 
-# What moves a bar by one.
+# A call moves a bar by one.
 Step = Callable[[], None]
 
 

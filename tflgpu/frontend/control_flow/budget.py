@@ -9,8 +9,8 @@ from tflgpu.frontend.control_flow.counting import known_iterations
 from tflgpu.model.checks.subgraph_calls import called_by
 from tflgpu.model.model import Operator, Subgraph
 
-# What calls of subgraphs may add to what a file has, in one lowering. Every operator may become a kernel, and every
-# use of a constant packed weights of its own.
+# Limits of how much calls of subgraphs may add to a file's own operators and constants, in one lowering. Every operator
+# may become a kernel, and every use of a constant packed weights of its own.
 MOST_OPERATORS = 16384
 MOST_CONSTANT_BYTES = 256 << 20
 

@@ -30,8 +30,8 @@ from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
 from tflgpu.ops.image.window import Window
 from tflgpu.target import ElementType
 
-# Of an image in the host's order: pixels of a block by its vectors of output channels. The first are good, and quick to
-# compile; the others are for tuning.
+# For an image in the host's order: pixels of a block by its vectors of output channels. The first are good, and quick
+# to compile; the others are for tuning.
 PIXELS: Mapping[int, tuple[int, ...]] = {1: (8, 12, 16, 6, 4), 2: (6, 12, 8, 10, 4)}
 PIXELS_OF_NARROW_VECTORS: tuple[int, ...] = (6, 4)
 

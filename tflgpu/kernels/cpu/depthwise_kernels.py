@@ -16,7 +16,7 @@ from tflgpu.ops.image.convolution import Convolution, Depthwise
 from tflgpu.ops.image.window import Window, span
 from tflgpu.target import ElementType
 
-# Of a window, whose weights of a slice are kept as 4 KiB of floats.
+# Most taps of a window: for each slice their weights are kept as 4 KiB of floats.
 MOST_TAPS = 256
 
 

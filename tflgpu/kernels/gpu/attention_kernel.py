@@ -16,8 +16,7 @@ from tflgpu.target import Limits, Target
 STAGED_VEC4S = LOCAL_VEC4S // 2  # of keys and values in local memory at once
 HELD_VEC4S = 40  # of queries and sums in registers: 160 of 255 numbers
 ROWS_HELD = (4, 2, 1)
-# What a tile takes beside products, for each key: in rows that a work-item has alone. Loading keys and adding up sums
-# takes it.
+# Cost that each key adds to a tile, in rows that a work-item has alone: it loads keys and adds up sums.
 LOADING = 0.2
 
 

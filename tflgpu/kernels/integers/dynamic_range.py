@@ -16,7 +16,7 @@ from tflgpu.target.measured_costs import core_costs
 # Instructions for a register of floats, of which two begin in a cycle: its least and greatest element, then integers.
 QUANTIZING_INSTRUCTIONS = 12
 
-# What part of the time of floats integers may take: to save less is not worth the digits.
+# Integers are chosen if they take at most this part of the time of floats: to save less is not worth the digits.
 MOST_TIME = 0.8
 # The same of layers, whose rows of any number are quantized, so that signatures share weights. Where weights are far,
 # both kinds of products wait for memory.

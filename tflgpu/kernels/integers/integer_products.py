@@ -41,20 +41,20 @@ SUMS_BYTES = 28 << 10
 
 SUM_BYTES = 4
 
-# What part of the time of a tile's products it may take to pack what they read, if there are enough tiles.
+# Packing the operands of a tile may take this part of the time of its products, if there are enough tiles.
 MOST_PACKING = 0.2
 
 # Cycles that a block of sums takes beside its products: they are loaded and stored, and a loop begins and ends.
 BLOCK_CYCLES = 40
 
-# What sums of products stay within: with a correction and a bias they never overflow.
+# Bound of sums of products: with a correction and a bias they never overflow.
 MOST_SUM = 1 << 30
 
 WORTHWHILE_PRODUCTS = 1 << 20  # of a tile, see WORTHWHILE_OPERATIONS of block_products.py
 TILES_PER_CORE = 12
 DYNAMIC_TILES_PER_CORE = 4  # of a product of floats: each tile quantizes the rows of its runs
 
-# What is kept of the grid of each row that is quantized at run time: see the skeleton's template.
+# Numbers that are kept for the grid of each row that is quantized at run time; the template of the skeleton lists them.
 GRID_NUMBERS = 3
 
 

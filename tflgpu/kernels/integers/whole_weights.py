@@ -10,7 +10,7 @@ from tflgpu.graph.ir import Array
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import output_channel_axis
 
-# What integers less their zero point stay within, if both have 8 bits.
+# Greatest magnitude of an 8-bit integer less its zero point, if both have 8 bits.
 MOST = 255
 
 

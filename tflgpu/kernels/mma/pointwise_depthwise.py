@@ -72,8 +72,8 @@ def pointwise_depthwise_candidates(
 def _tiles(window: Window, src: Storage, dst: Storage, target: Target) -> Iterator[PointwiseDepthwiseTile]:
     warps, input_blocks = target.local_size // UNIT.lanes, UNIT.blocks(src.slices)
     fewest_rows = {tile_count(dst.height, rows): rows for rows in reversed(ROWS)}  # by how many tiles divide a column
-    # Of equal ones the first is taken: that whose warps finish the fewest vec4s of the pointwise result each, then the
-    # one with the fewest tiles.
+    # Among configurations of equal cost the first is taken: that whose warps finish the fewest vec4s of the pointwise
+    # result each, then the one with the fewest tiles.
     for column_blocks, rows, split_k in product(COLUMN_BLOCKS, fewest_rows.values(), SPLIT_K):
         row_blocks = tile_count(_pixels(rows, window, src), UNIT.side)
         # Partial sums are added up once, so the warps of all splits have to run at the same time.

@@ -16,7 +16,7 @@ from tflgpu.ops.image.detection import AnchoredBoxes, Suppress
 # Rough operations for each candidate: a heap is made of them, and some are compared with what was found.
 COST = 32
 
-# Of the digits by which the GPU's kernel selects candidates: a work-group goes through the counts of one.
+# Bits of the digits by which the GPU's kernel selects candidates: a work-group goes through the counts of one.
 DIGIT_BITS = 6
 
 SCORE_BITS = 32

@@ -19,7 +19,7 @@ from tflgpu.model.tensor_info import TensorInfo
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
-# What float images are scaled to, by mean and std of bytes, where the file does not say: 0..1, -1..1, and bytes.
+# Usual scales of float images (mean and std of bytes) where the file names none: 0..1, -1..1, and bytes.
 USUAL = (Normalization((0.0,), (255.0,)), Normalization((127.5,), (127.5,)), Normalization((0.0,), (1.0,)))
 
 BYTES = 2  # the place of the last of these

@@ -6,7 +6,7 @@ from math import isfinite
 
 from tflgpu.errors import ModelError
 
-# Of TFLite_Detection_PostProcess: sizes that are positive, and scales.
+# Options of TFLite_Detection_PostProcess: sizes that are positive, and scales.
 SIZES = ("max_detections", "max_classes_per_detection", "num_classes")
 SCALES = ("y_scale", "x_scale", "h_scale", "w_scale", "nms_score_threshold", "nms_iou_threshold")
 OPTIONAL_SIZES = ("detections_per_class", "use_regular_nms")

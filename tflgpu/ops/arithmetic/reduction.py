@@ -40,7 +40,7 @@ TYPES = {
     **dict.fromkeys(("max", "min", "prod"), NUMBERS | {"bool"}),
 }
 
-# What other reductions are of booleans.
+# The reductions of booleans that take the place of reductions of numbers.
 OF_TRUTHS = {"sum": "any", "max": "any", "min": "all", "prod": "all"}
 
 # Results over no elements. As in TFLite, they are never infinite, and means are for floats only.

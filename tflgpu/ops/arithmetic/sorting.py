@@ -16,7 +16,7 @@ from tflgpu.ops.movement.scatter import scattered
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange, reshape_node
 from tflgpu.ops.sized import Number, Refused, Results, SizedOperation
 
-# Of comparisons of a first element with a second one: whether the first comes first if it is less.
+# For each comparison of a first element with a second one: whether the first comes first if it is less.
 COMPARISONS = {"LESS": True, "LESS_EQUAL": True, "GREATER": False, "GREATER_EQUAL": False}
 
 # The comparison directions of STABLEHLO_COMPARE by number.

@@ -38,7 +38,7 @@ def resize_bilinear(site: Site, emit: Emitter) -> Tensor:
     """Bilinear resizing to a constant size."""
     image, target = site.input(0), numbers(site, 1)
     corners, centers = site.options.get("align_corners"), site.options.get("half_pixel_centers")
-    # As in TFLite, corners are aligned only along an axis that has two of them.
+    # Corners are aligned only along an axis that has two of them.
     ratios = tuple(
         (old - 1) / (new - 1) if corners and new > 1 else old / new
         for old, new in zip(image.shape[1:3], target, strict=True)

@@ -32,7 +32,7 @@ JOINING: dict[str, Joining] = {
     "STABLEHLO_MINIMUM": "minimum",
 }
 
-# Those of booleans.
+# The same for booleans.
 LOGICAL: dict[str, Joining] = {
     "LOGICAL_OR": "maximum",
     "STABLEHLO_OR": "maximum",

@@ -36,7 +36,7 @@ BASIC = 1  # of the schema's LSTMKernelType; the other one, 0, is the full kerne
 
 @dataclass(frozen=True)
 class Whole:
-    """What the node needs to compute in whole numbers, and the constant input that only then it has."""
+    """Parameters that the node needs to compute in whole numbers, and the constant input that it has only then."""
 
     steps: WholeSteps
     functions: Array

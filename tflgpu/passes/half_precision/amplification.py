@@ -33,13 +33,13 @@ SMALL = 1e-3  # an error by that which is too large, as a part of the largest re
 # Rounding is an error of 5e-4 at most, this many times of which outputs may be off.
 MOST = 4.0
 
-# Of a number whose next neighbour leads to another index, branch or whole number.
+# Amplification where the next neighbour of a number leads to another index, branch or whole number.
 JUMP = 4096.0
 
 # From here on weights are stored in float, too.
 EXACT = JUMP / 4
 
-# Of a difference between a mean of products and a product of means, which may be much smaller than both;
+# Amplification by a difference between a mean of products and a product of means, which may be much smaller than both;
 # and of one between a number and the least or greatest one.
 CANCELS = EXACT
 

@@ -67,7 +67,7 @@ class Assumption:
     keeps: bool
 
 
-# As large as half can hold; and as the activations of most networks are.
+# Two assumptions: as large as half can hold; and as large as the activations of most networks.
 LARGEST = Assumption((-HALF_MAX, HALF_MAX), keeps=True)
 USUAL = Assumption((-16.0, 16.0), keeps=False)
 

@@ -102,7 +102,8 @@ class ClaimingExecutor(OneKernelExecutor):
         groups = 1 if work < session.device.limits.little_work else min(session.device.compute_units, most)
         if groups > 1 and work >= ALWAYS_SEVERAL:
             return [self._launched(groups, session.queue)]
-        # What else is enqueued for a run has to keep the order; other threads of Python wait for one on this thread.
+        # Commands that are enqueued for a run have to keep the order; other threads of Python wait for one on this
+        # thread.
         aside = session.aside if self._shared and not self.executable.states and work < ALWAYS_SEVERAL else None
         quirks = quirks_of(Driver.of(session.device.handle))
         spins = session.device.compute_units > 1 and any(quirk.wakes_slowly for quirk in quirks)

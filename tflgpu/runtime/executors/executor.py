@@ -48,7 +48,7 @@ class Executor(ABC):
         """Allocate, upload constants and bind every argument. Raises DeviceError if memory runs out."""
         self.executable = executable
         self.session = session
-        # Of kernels' arguments. A device without 64-bit integers has no buffers that need them.
+        # Type of offsets in the arguments of kernels. A device without 64-bit integers has no buffers that need them.
         self._offset_type = np.uint64 if session.device.int64 else np.uint32
         # Kept here because clSetKernelArg does not keep a buffer alive.
         self._buffers = self._allocate()

@@ -14,8 +14,8 @@ from tflgpu.runtime.opencl.quirks import INTEL, POCL, Driver, quirks_of
 CPU_FLAGS = Path("/proc/cpuinfo")  # of Linux only: elsewhere functions keep other registers
 MACHINE = "x86_64"  # an emulator of another one, as of containers for ARM, shows the flags of the host
 
-# What tflgpu.kernels.integers describes, the fastest first, by the platform whose compiler was tried with it. Each has
-# the name of the flag that a processor has for it.
+# Units that tflgpu.kernels.integers describes, the fastest first, by the platform whose compiler was tried with it.
+# Each has the name of the flag that a processor has for it.
 UNITS_BY_PLATFORM = {INTEL: ("avx512_vnni", "avx2"), POCL: ("avx2",)}
 
 

@@ -22,7 +22,7 @@ RUN = "The device cannot be stopped: it goes on with the run in the background, 
 # Seconds of a run from which on the next one is to be interruptible. To start a thread takes some 0.1 ms.
 LONG = 0.1
 
-# As much work (``cpu_work``) takes any device less than a second.
+# This much work (``cpu_work``) takes any device less than a second.
 LITTLE_WORK = 1_000_000_000
 
 

@@ -34,7 +34,7 @@ POCL_CACHE, POCL_AFFINITY = "POCL_CACHE_DIR", "POCL_AFFINITY"
 
 TWO_CORES = {0, 1}
 
-# What Intel's runtime needs, in the order in which they need each other.
+# Libraries that Intel's runtime needs, in the order in which they need each other.
 DEPENDENCIES = ("libintlc.so.5", "libirng.so", "libimf.so", "libsvml.so", "libtbb.so.12")
 
 

@@ -79,7 +79,7 @@ def open_session(device: Device) -> Session:
         context = context or cl.Context([device.handle])
         if any(quirk.keeps_context for quirk in quirks_of(Driver.of(device.handle))):
             _kept.setdefault(device.handle, context)
-        # Of a sub-device the context's device may be the whole.
+        # The context of a sub-device may belong to the whole device.
         queue = cl.CommandQueue(context, device.handle)
         return Session(device, context, queue, _queue_aside(device, context))
 

@@ -33,7 +33,9 @@ def attention(w: Writer, x: Value) -> Value:
 
 
 def cross_attention(w: Writer, x: Value) -> Value:
-    """Of the rows of ``x`` and of another sequence; of keys and values that are inputs, as a decoder keeps them."""
+    """Attention of the rows of ``x`` to another sequence, or to keys and values that are inputs, as a decoder keeps
+    them.
+    """
     batch, _, width = x.shape
     heads = w.one_of([n for n in (1, 2, 4) if width % n == 0 and width // n >= 4])
     depth, keys = width // heads, w.one_of((1, 3, 7, 16, 33, 64))

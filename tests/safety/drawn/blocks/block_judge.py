@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.safety.drawn.blocks.writer import Array, Drawn
 
-# Of the largest number of an output.
+# Greatest errors, as parts of the largest number of an output.
 LIMITS: Mapping[str, float] = {"fp32": 1e-5, "fp16": 5e-3}
 
 
@@ -26,7 +26,7 @@ def error(got: Array, expected: Array) -> float:
 
 
 def limits(drawn: Drawn, precision: str) -> list[float]:
-    """What each output may be off by."""
+    """The greatest error that each output may have."""
     exact, rounded = drawn.expected["double"], drawn.expected[precision]
     own = [error(x, y) for x, y in zip(rounded, exact, strict=True)]
     return [LIMITS[precision] if e <= LIMITS[precision] / 2 else 4 * e for e in own]

@@ -49,7 +49,7 @@ class Task:
 
 
 def outputs_of(task: Task) -> list[list[Array]]:
-    """Of each run; none where there is only a plan."""
+    """The outputs of each run; none where there is only a plan."""
     drawn, way = task.drawn, task.way
     if way.kind == "run":
         return run(Job(drawn.model, drawn.inputs, way.setting, way.device))
@@ -82,7 +82,7 @@ def ways(drawn_by: Random, options: argparse.Namespace) -> list[Way]:
 
 
 def judged(sandbox: Sandbox[Task], task: Task) -> tuple[str, str]:
-    """What became of a network, and the cause."""
+    """The outcome of a network, and its cause."""
     precision = task.way.setting.precision
     fate = sandbox.run(task)
     if fate.kind != "answer":

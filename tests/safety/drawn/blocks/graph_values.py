@@ -58,7 +58,7 @@ def _computed(node: Node, given: Sequence[Tensor], output: Tensor) -> Array:
 
 
 def _window(window: of_graphs.Window) -> Window:
-    """Of an image that is padded already."""
+    """The window over an image that is padded already."""
     return Window(window.kernel, window.stride, window.dilation)
 
 

@@ -65,7 +65,7 @@ def _options(window: Window) -> dict[str, object]:
 
 
 def padded(w: Writer, x: Value, margin: int) -> Value:
-    """As litert-torch pads: apart from the convolution."""
+    """An image that is padded as litert-torch does it: apart from the convolution."""
     around = [(0, 0), (margin, margin), (margin, margin), (0, 0)]
     return w.op("PAD", [x, w.ints(around)], lambda x, _: np.pad(x, around))
 

@@ -1,4 +1,6 @@
-"""What converters write in several ways: linear layers, normalizations, activations, softmax, rotary embeddings."""
+"""Layers that converters write in several ways: linear ones, normalizations, activations, softmax, rotary
+embeddings.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ def _pointwise(w: Writer, x: Value, weights: Array, bias: Array | None, activati
 
 
 def layer_norm(w: Writer, x: Value, *axes: int) -> Value:
-    """Of the last axis by default: LayerNorm in the spellings of TF, litert-torch and onnx2tf."""
+    """A LayerNorm, by default of the last axis, in the spellings of TF, litert-torch and onnx2tf."""
     axes = axes or (-1,)
     mean = w.mean(x, *axes)
     centred = w.subtract(x, mean)
@@ -104,7 +106,7 @@ def l2_norm(w: Writer, x: Value) -> Value:
 
 
 def group_norm(w: Writer, x: Value) -> Value:
-    """Of an image: the pixels of a group of channels together."""
+    """A group norm of an image: the pixels of a group of channels together."""
     *leading, channels = x.shape
     groups = w.one_of([n for n in (1, 2, 4) if channels % n == 0])
     grouped = w.reshape(x, leading[0], prod(leading[1:]), groups, channels // groups)

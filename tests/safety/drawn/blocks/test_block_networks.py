@@ -44,7 +44,7 @@ def test_passes_keep_what_networks_give() -> None:
 
 
 def test_litert_gives_the_same() -> None:
-    """What judges is right about every operator, in LiteRT's plain kernels and in its reference kernels."""
+    """The judge is right about every operator, as LiteRT is in LiteRT's plain kernels and in its reference kernels."""
     for number in range(25):
         drawn = network(Random(number))
         question = Question(drawn.model, [{f"{n}": x for n, x in enumerate(drawn.inputs)}])

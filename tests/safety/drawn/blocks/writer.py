@@ -34,7 +34,7 @@ def _in_half(x: Array) -> Array:
     return np.clip(x, -LARGEST_HALF, LARGEST_HALF).astype(np.float16).astype(np.float64)
 
 
-# What is stored of a result, by precision.
+# The rounding of a stored result, by precision.
 ROUNDED: Mapping[str, Callable[[Array], Array]] = {"double": np.positive, "fp32": _in_float, "fp16": _in_half}
 
 
@@ -203,7 +203,7 @@ class Writer:
         return self.op("DIV", [x, y], np.divide, activation="NONE")
 
     def mean(self, x: Value, *axes: int) -> Value:
-        """With the axes kept, by MEAN alone or by a RESHAPE after it."""
+        """A mean that keeps the axes, by MEAN alone or by a RESHAPE after it."""
         axes = tuple(axis % len(x.shape) for axis in axes)
         kept = self.chance(0.6)
         y = self.op("MEAN", [x, self.ints(axes)], lambda x, _: x.mean(axes, keepdims=kept), keep_dims=kept)

@@ -74,7 +74,8 @@ def activation_product(request: Request) -> Kernel:
     (shape, sides), g, target = product_of(request), request.output.geometry, request.target
     chosen = request.choose_candidate(_candidates(shape, target))
     tile = chosen.tile
-    # What an adjoint left side, or a right side that is not, has of 16 x 16 elements: twice as much as is multiplied.
+    # An adjoint left side, or a right side that is not adjoint, takes twice the registers of the 16 x 16 elements that
+    # are multiplied.
     row_registers = BLOCK_REGISTERS * (2 if shape.left.adjoint else 1)
     column_registers = BLOCK_REGISTERS * (1 if shape.right.adjoint else 2)
     registers = row_registers * tile.row_blocks + column_registers * tile.column_blocks

@@ -37,7 +37,7 @@ LONG_LOOP = 150
 # Registers of a lane for operands on their way from memory: with batches of k-steps, and with double buffering.
 BATCH_REGISTERS = 96
 DOUBLE_BUFFER_REGISTERS = 64
-# Of floats, whose parts take registers, too: for operands on their way and for sums.
+# The same for floats, with the registers of sums: the parts that a float is split into take registers, too.
 FLOAT_REGISTERS = 128
 # Waves up to which batches are faster: the first loads take the time, and so does loading the code, which double
 # buffering makes twice as long.

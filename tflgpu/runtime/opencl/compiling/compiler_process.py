@@ -32,7 +32,7 @@ class CompilerProcess:
 
     def __init__(self, device: cl.Device, library: str) -> None:
         self._device = device
-        # What a driver needs may lie beside it, where the dynamic linker does not look.
+        # Libraries that a driver needs may lie beside it, where the dynamic linker does not look.
         paths = filter(None, (os.path.dirname(library), os.environ.get("LD_LIBRARY_PATH")))
         environment = {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(paths)}
         number = device.platform.get_devices().index(device)

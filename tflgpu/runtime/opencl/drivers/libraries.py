@@ -32,7 +32,7 @@ DEFAULT_FOLDERS = (
     *("usr/local/lib", f"usr/local/lib/{MULTIARCH}"),
 )
 
-# What Android and the distributions made from it call the folder of the hardware's maker.
+# Folders of the hardware's maker, in Android and in the distributions made from it.
 VENDOR_FOLDERS = ("vendor/lib64", "system/vendor/lib64", "odm/lib64")
 
 NVIDIA = Driver(

@@ -1,0 +1,62 @@
+"""Docstrings and comments name what they are of, and docstrings of public functions explain parameters."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("benchmarks", "cache_format", "examples", "scripts", "templates", "tests", "tflgpu")
+
+# A sentence that begins so has no subject of its own: the reader has to look for it in the code.
+RIDDLE = re.compile(r"(?:What|Of|As|Those|With)\b")
+
+# Comments of templates and of C that is made of them.
+TEMPLATE_COMMENT = re.compile(r"\{#-?\s*(.*)|/\*+\s*(.*)|(?:^|\s)//\s*(.*)", re.MULTILINE)
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def comments(text: str) -> Iterator[str]:
+    """The first line of each comment; neighbouring lines without code are one comment."""
+    ended = (0, False)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            line, is_alone = token.start[0], not token.line[: token.start[1]].strip()
+            if not (is_alone and ended == (line - 1, True)):
+                yield token.string.lstrip("#: ")
+            ended = (line, is_alone)
+
+
+def docstrings(text: str) -> Iterator[str]:
+    """The docstrings of a module, its classes, functions and attributes."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, Documented):
+            yield ast.get_docstring(node) or ""
+        if isinstance(node, ast.Module | ast.ClassDef):
+            for target, after in pairwise(node.body):
+                if isinstance(target, ast.Assign | ast.AnnAssign) and isinstance(after, ast.Expr):
+                    yield str(getattr(after.value, "value", "")).strip()
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_docstring_and_no_comment_is_a_riddle(folder: str) -> None:
+    found = []
+    for path in sorted((ROOT / folder).rglob("*.*")):
+        if path.suffix == ".py":
+            text = path.read_text(encoding="utf-8")
+            words = [*comments(text), *docstrings(text)]
+        elif path.suffix == ".j2":
+            words = ["".join(groups) for groups in TEMPLATE_COMMENT.findall(path.read_text(encoding="utf-8"))]
+        else:
+            continue
+        found += [f"{path.relative_to(ROOT)}: {each.splitlines()[0]}" for each in words if RIDDLE.match(each)]
+    assert found == [], "\n".join(found)
