@@ -549,7 +549,11 @@ def compile_with_variables(model: ModelSource, options: Options, variables: Mode
 
 
 def reset_variable_tensors(model: CompiledModel) -> None:
-    """Set a model's variable tensors to their first values, as LiteRT does when it allocates; not other variables."""
+    """Set a model's variable tensors to their first values, as LiteRT does when it allocates; not other variables.
+
+    Args:
+        model: An opened model. Its resource variables keep their values.
+    """
     model._runner.reset_state(of_model=False)
 
 

@@ -73,7 +73,15 @@ class Parts:
     mixed: MixedPrecision | None = None
 
     def artifact(self, plans: Plans, shared: Sequence[SharedConstants] = ()) -> Artifact:
-        """Return the model, with a plan for each of the graphs. shared: constants that the device has already."""
+        """Return the model, with a plan for each of the graphs.
+
+        Args:
+            plans: For each partition on the device, the plans of its graphs, in their order.
+            shared: Constants that the device has already, from another signature of the file.
+
+        Raises:
+            UnsupportedError: The program is too large for a compiler.
+        """
         compiled: list[CompiledPartition] = []
         frontend, partitions = self.frontend, self.partitions
         LOGGER.info("generating the source of %d kernels", sum(len(p.kernels) for each in plans.values() for p in each))
@@ -131,12 +139,24 @@ def compile_model(
 ) -> tuple[Artifact, ...]:
     """Return the whole road but the device's own compiler: an artifact for each executor that may be the fastest.
 
-    There are two where only measuring can tell, one otherwise, as for a target that names its executor.
-    clock: takes the time of each stage. tuner: what chooses the parameters of kernels; by default their cost model.
-    calibrator: what chooses the storage of tensors; by default all have the target's. shared: constants of other
-    signatures of the file that the device has. lowered: is told of a model that can run, before it is planned.
-    Raises ModelError for a damaged model, UnsupportedError with every reason if an operator has nowhere to run,
-    ValueError for options that do not fit the model.
+    Args:
+        data: The bytes of the file.
+        options: Which part of the file to compile, and how.
+        target: The facts of the device by which kernels are planned.
+        clock: Takes the time of each stage.
+        tuner: Chooses the parameters of kernels; by default their cost model does.
+        calibrator: Chooses the storage of tensors; by default all have the target's.
+        shared: Constants of other signatures of the file that the device has.
+        lowered: Is told of a model that can run, before it is planned.
+
+    Returns:
+        Two artifacts where only measuring can tell which is faster, one otherwise, as for a target that names its
+        executor.
+
+    Raises:
+        ModelError: The model is damaged.
+        UnsupportedError: An operator has nowhere to run; it has every reason.
+        ValueError: The options do not fit the model.
     """
     clock = clock or Stopwatch()
     with GuardedProcess(options.cpu_part.trial_timeout) as process:
@@ -168,7 +188,12 @@ def compile_model(
 
 
 def compile_piece(piece: LoweredPiece, plan: Plan) -> DevicePartition:
-    """Return what the device runs of a piece, with a launch for each kernel, whatever the plan's executor."""
+    """Return what the device runs of a piece, with a launch for each kernel, whatever the plan's executor.
+
+    Args:
+        piece: A graph, and what is bound to its inputs and outputs.
+        plan: The plan of that graph, perhaps of a changed one with the same inputs and outputs.
+    """
     source = render(plan)
     linked = link(plan, source.names, piece.output_types)
     return DevicePartition(piece.inputs, piece.outputs, source.text, linked, piece.checks, piece.trims)
@@ -185,7 +210,14 @@ def _compiled(
 def device_partition(
     partition: Partition, call: Call | None, compiled: Sequence[DevicePartition], plans: Sequence[Plan]
 ) -> CompiledPartition:
-    """Return a partition on the device, of its compiled pieces. call: the loop or branch that it is, if it is one."""
+    """Return a partition on the device, made of its compiled pieces.
+
+    Args:
+        partition: The operators, with the tensors that go in and out.
+        call: The loop or branch that the partition is; None if it is neither.
+        compiled: The body of a loop and perhaps its condition, the branches of an IF, or one piece.
+        plans: The plan of each piece.
+    """
     sides = partition.inputs, partition.outputs
     match call:
         case Loop():
@@ -227,7 +259,14 @@ def _plans_by_executor(graphs: Graphs, target: Target, clock: Stopwatch, tuner: 
 
 
 def make_plans(graphs: Graphs, target: Target, clock: Stopwatch, tuner: Tuner | None = None) -> Plans:
-    """Return the plans of all graphs, tuned by measurements if there is a tuner."""
+    """Return the plans of all graphs.
+
+    Args:
+        graphs: For each partition on the device, its graphs.
+        target: The device to plan for.
+        clock: Takes the time of planning and of tuning.
+        tuner: Chooses the parameters of kernels by measurements; None for the cost model.
+    """
     clock.lap("plan")
     choosers = {p: [tuner(g, target) if tuner else first_ranked for g in each] for p, each in graphs.items()}
     if tuner:
@@ -262,9 +301,16 @@ def lower_file(data: bytes, options: Options, missing_types: tuple[str, ...] = (
 
 
 def inspect_model(data: bytes, options: Options, target: Target | None = None) -> Report:
-    """Return what a model is, what of it can run on a device, and why not the rest; with a target, what that takes.
+    """Return what a model is, what of it can run on a device, and why not the rest.
 
-    Raises ModelError for a damaged model, ValueError for options that do not fit it.
+    Args:
+        data: The bytes of the file.
+        options: Which part of the file to inspect, and how it would be compiled.
+        target: A device for which to plan kernels, too; None for a report without kernels.
+
+    Raises:
+        ModelError: The model is damaged.
+        ValueError: The options do not fit the model.
     """
     frontend = lower_file(data, options, target.missing_types if target else ())
     partitions = frontend.cut()

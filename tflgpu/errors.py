@@ -110,8 +110,13 @@ class InternalError(TflgpuError):
 def internal_faults(where: str) -> Iterator[None]:
     """Turn an unforeseen exception here, or in the function that this decorates, into an InternalError.
 
-    where: what is being done, as in "while ...". tflgpu's own errors pass, so the innermost place is named; and so do
-    warnings that the user has made errors.
+    tflgpu's own errors pass, so the innermost place is named; and so do warnings that the user has made errors.
+
+    Args:
+        where: The activity, for the message, as in "while ...".
+
+    Raises:
+        InternalError: Any other exception was raised, except MemoryError.
     """
     try:
         yield
@@ -177,6 +182,10 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     """Give a warning that points at the line outside of tflgpu which led here, however deep that is.
 
     Calls of ``dataclasses.replace`` and ``copy.replace`` count as tflgpu's.
+
+    Args:
+        message: The text, a whole sentence without a full stop.
+        category: One of the warnings of this module.
     """
     frame, level, own = sys._getframe(1), 2, (__package__, "dataclasses", "copy")
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in own:
@@ -200,6 +209,10 @@ REQUIREMENTS = {
 
 
 def install_command(extra: str) -> str:
-    """Return a command for messages, in backquotes: ``pip install "ai-edge-litert>=1.2"``."""
+    """Return a command for messages, in backquotes: ``pip install "ai-edge-litert>=1.2"``.
+
+    Args:
+        extra: One of tflgpu's extras. Its requirements are named, because no package index has tflgpu.
+    """
     quoted = (f'"{requirement}"' for requirement in REQUIREMENTS[extra])
     return f"`pip install {' '.join(quoted)}`"

@@ -136,7 +136,11 @@ class Opener:
         return self.session_opening.session()
 
     def await_session(self, clock: Stopwatch) -> Session:
-        """Return the session, once the driver has opened it: it may take longer for that than planning takes."""
+        """Return the session, once the driver has opened it: it may take longer for that than planning takes.
+
+        Args:
+            clock: Counts the time from its last lap on as "context".
+        """
         session = self.session
         clock.lap("context")
         return session

@@ -344,15 +344,28 @@ accept_old_names(Options)
 
 
 def options_of(flat: Mapping[str, Any]) -> Options:
-    """Options of values by their flat names, as the command line and a delegate have them: ``{"batch": 4}``.
+    """Return options by their flat names, as the command line and a delegate have them: ``{"batch": 4}``.
 
-    Raises KeyError for an unknown name, TypeError or ValueError for a wrong value.
+    Args:
+        flat: Values by the names of fields of all groups; a name belongs to one group only.
+
+    Raises:
+        KeyError: There is no option of a name.
+        TypeError: A value is of a wrong type.
+        ValueError: A value is of the right type and not allowed.
     """
     return Options(**grouped(Options, flat))
 
 
 def check_options(options: object) -> Options:
-    """Return the options that a caller gave, None for the default ones. Raises TypeError for anything else."""
+    """Return the options that a caller gave.
+
+    Args:
+        options: An object of :class:`Options`, or None for the default ones.
+
+    Raises:
+        TypeError: It is neither.
+    """
     if options is None:
         return Options()
     if not isinstance(options, Options):

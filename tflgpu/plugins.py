@@ -35,14 +35,24 @@ def versions() -> tuple[str, ...]:
 
 
 def distribution_of(entry: EntryPoint) -> str:
-    """``name version`` of the package that an entry point belongs to."""
+    """Return ``name version`` of the package that an entry point belongs to.
+
+    Args:
+        entry: An entry point of the group ``tflgpu.operators``.
+    """
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "a package without a name"
 
 
 def load_into(registry: MutableMapping[str, Any]) -> tuple[str, ...]:
-    """Import every package once, which adds to ``registry``; returns a sentence for each that failed.
+    """Import every package with an entry point once; each adds its operators to a registry.
 
-    What a package declared before it failed is taken back. Warns with a PluginWarning for each.
+    The declarations of a package that fails are taken back. A PluginWarning is given for each.
+
+    Args:
+        registry: The declarations of operators by their codes. Later calls ignore it.
+
+    Returns:
+        A sentence for each package that failed, also in an earlier call.
     """
     global _loaded
     with _lock:
