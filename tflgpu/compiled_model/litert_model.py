@@ -143,7 +143,14 @@ class CompiledModel:
         return {s.key: {side: s.names(side) for side in ("inputs", "outputs")} for s in self._model.signatures}
 
     def get_signature_by_index(self, index: int) -> dict[str, Any]:
-        """Return the key and the names of inputs and outputs of a signature. Raises RuntimeError for an unknown one."""
+        """Return the key and the names of inputs and outputs of a signature.
+
+        Args:
+            index: Its place in the file.
+
+        Raises:
+            RuntimeError: There is no such signature.
+        """
         return self._model.by_index(index).details
 
     def get_num_signatures(self) -> int:
@@ -151,15 +158,36 @@ class CompiledModel:
         return len(self._model.signatures)
 
     def get_signature_index(self, key: str) -> int:
-        """Return the place of a signature, -1 for an unknown one."""
+        """Return the place of a signature, -1 for an unknown one.
+
+        Args:
+            key: Its name in the file.
+
+        Raises:
+            TypeError: The key is no text.
+        """
         return self._model.index(key)
 
     def get_input_tensor_details(self, signature_key: str) -> dict[str, Details]:
-        """LiteRT's description of each input by name. Raises RuntimeError for an unknown signature."""
+        """Return LiteRT's description of each input by name.
+
+        Args:
+            signature_key: The signature's name in the file.
+
+        Raises:
+            RuntimeError: There is no such signature.
+        """
         return self._model.by_key(signature_key).tensor_details("inputs")
 
     def get_output_tensor_details(self, signature_key: str) -> dict[str, Details]:
-        """LiteRT's description of each output by name. Raises RuntimeError for an unknown signature."""
+        """Return LiteRT's description of each output by name.
+
+        Args:
+            signature_key: The signature's name in the file.
+
+        Raises:
+            RuntimeError: There is no such signature.
+        """
         return self._model.by_key(signature_key).tensor_details("outputs")
 
     def get_input_buffer_requirements(self, input_index: int, signature_index: int = 0) -> Details:
@@ -178,7 +206,15 @@ class CompiledModel:
         return self._model.by_index(signature_index).requirements("inputs", operator.index(input_index))
 
     def get_output_buffer_requirements(self, output_index: int, signature_index: int = 0) -> Details:
-        """Return the same of an output. Raises RuntimeError for an unknown one."""
+        """Return the bytes that an output takes, and the types of buffers that it may be in.
+
+        Args:
+            output_index: Its place among the signature's outputs.
+            signature_index: The signature's place in the file.
+
+        Raises:
+            RuntimeError: There is no such signature or output.
+        """
         return self._model.by_index(signature_index).requirements("outputs", operator.index(output_index))
 
     def is_fully_accelerated(self) -> bool:
@@ -186,19 +222,49 @@ class CompiledModel:
         return all(signature.is_on_device() for signature in self._model.signatures)
 
     def create_input_buffer_by_name(self, signature_key: str, input_name: str) -> TensorBuffer:
-        """Return a buffer for an input, of zeros. Raises RuntimeError for an unknown one."""
+        """Return a new buffer for an input, filled with zeros.
+
+        Args:
+            signature_key: The signature's name in the file.
+            input_name: The input's name in the signature.
+
+        Raises:
+            RuntimeError: There is no such signature or input.
+        """
         return self._named_buffer("inputs", signature_key, input_name)
 
     def create_output_buffer_by_name(self, signature_key: str, output_name: str) -> TensorBuffer:
-        """Return a buffer for an output, of zeros. Raises RuntimeError for an unknown one."""
+        """Return a new buffer for an output, filled with zeros.
+
+        Args:
+            signature_key: The signature's name in the file.
+            output_name: The output's name in the signature.
+
+        Raises:
+            RuntimeError: There is no such signature or output.
+        """
         return self._named_buffer("outputs", signature_key, output_name)
 
     def create_input_buffers(self, signature_index: int) -> list[TensorBuffer]:
-        """Return a buffer for each input, of zeros. Raises RuntimeError for an unknown signature."""
+        """Return a new buffer for each input, filled with zeros.
+
+        Args:
+            signature_index: The signature's place in the file.
+
+        Raises:
+            RuntimeError: There is no such signature.
+        """
         return self._buffers("inputs", signature_index)
 
     def create_output_buffers(self, signature_index: int) -> list[TensorBuffer]:
-        """Return a buffer for each output, of zeros. Raises RuntimeError for an unknown signature."""
+        """Return a new buffer for each output, filled with zeros.
+
+        Args:
+            signature_index: The signature's place in the file.
+
+        Raises:
+            RuntimeError: There is no such signature.
+        """
         return self._buffers("outputs", signature_index)
 
     def resize_input_tensor(
@@ -222,7 +288,18 @@ class CompiledModel:
     def resize_input_tensor_by_name(
         self, signature_key: str, input_name: str, dims: Sequence[int], strict: bool = True
     ) -> None:
-        """Resize an input by names. Raises ValueError for an unknown signature or input, else as above."""
+        """Resize an input by names.
+
+        Args:
+            signature_key: The signature's name in the file.
+            input_name: The input's name in the signature.
+            dims: The new shape; sizes are from 1 on.
+            strict: Change only sizes that the file leaves open.
+
+        Raises:
+            ValueError: There is no such signature or input.
+            RuntimeError: The input cannot have this shape.
+        """
         number = self.get_signature_index(signature_key)
         if number < 0:
             raise ValueError(f"Unknown signature: {signature_key}")

@@ -130,10 +130,17 @@ class Options:
 def chosen_options(
     options: Options | tflgpu.options.Options | None, hardware_accel: HardwareAccelerator | None
 ) -> tflgpu.options.Options:
-    """Return what the arguments of ``CompiledModel.from_file`` say in tflgpu's terms; without any, the best device.
+    """Return the arguments of ``CompiledModel.from_file`` as options of tflgpu.
 
-    Raises ValueError if both are given, or an option is decided by the file; AttributeError for what has no options;
-    TypeError for a number of threads that is no whole one; DeviceError for a processor that no driver is there for.
+    Args:
+        options: LiteRT's options or tflgpu's; None for the default ones.
+        hardware_accel: The processors that LiteRT may use; None for the best device.
+
+    Raises:
+        ValueError: Both are given, or the file or a method decides one of the options.
+        AttributeError: ``options`` is no object with options.
+        TypeError: The number of threads is no whole number.
+        DeviceError: There is no driver for a processor that was asked for.
     """
     if options is not None and hardware_accel is not None:
         raise ValueError("Pass either options or hardware_accel, not both.")

@@ -42,20 +42,43 @@ class LoadedSignatures:
         self.signatures[0].compiled()
 
     def index(self, key: str) -> int:
-        """Return the place of a signature, -1 for an unknown one. Raises TypeError for what is no text."""
+        """Return the place of a signature, -1 for an unknown one.
+
+        Args:
+            key: Its name in the file.
+
+        Raises:
+            TypeError: The key is no text.
+        """
         if not isinstance(key, str):
             raise TypeError(f"the key of a signature is a text, not {key!r}")
         return next((number for number, each in enumerate(self.signatures) if each.key == key), -1)
 
     def by_key(self, key: str) -> SignatureModel:
-        """Raise RuntimeError for an unknown signature, TypeError for what is no text."""
+        """Return a signature by its name.
+
+        Args:
+            key: Its name in the file.
+
+        Raises:
+            RuntimeError: There is no such signature.
+            TypeError: The key is no text.
+        """
         number = self.index(key)
         if number < 0:
             raise RuntimeError(f"Signature not found: {key}; the model has {[each.key for each in self.signatures]}")
         return self.signatures[number]
 
     def by_index(self, number: int) -> SignatureModel:
-        """Raise RuntimeError for an unknown signature, TypeError for what is no whole number."""
+        """Return a signature by its place.
+
+        Args:
+            number: Its place in the file, from 0 on.
+
+        Raises:
+            RuntimeError: There is no such signature.
+            TypeError: It is no whole number.
+        """
         if not 0 <= operator.index(number) < len(self.signatures):
             raise RuntimeError(f"there is no signature {number}; the model has {len(self.signatures)}")
         return self.signatures[number]

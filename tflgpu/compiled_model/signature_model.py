@@ -59,37 +59,69 @@ class SignatureModel:
         return {"key": self.key, "inputs": self.names("inputs"), "outputs": self.names("outputs")}
 
     def names(self, side: str) -> list[str]:
-        """Names of the ``"inputs"`` or ``"outputs"``."""
+        """Return the names of inputs or outputs, in the signature's order.
+
+        Args:
+            side: ``"inputs"`` or ``"outputs"``.
+        """
         return [name for name, _ in self._tensors(side)]
 
     def number(self, side: str, name: str) -> int:
-        """Return the place of an input or output. Raises RuntimeError if there is none of this name."""
+        """Return the place of an input or output.
+
+        Args:
+            side: ``"inputs"`` or ``"outputs"``.
+            name: Its name in the signature.
+
+        Raises:
+            RuntimeError: There is none of this name.
+        """
         names = self.names(side)
         if name not in names:
             raise RuntimeError(f"signature {self.key!r} has no {name!r} among its {side}: {names}")
         return names.index(name)
 
     def tensor_details(self, side: str) -> dict[str, Details]:
-        """LiteRT's description of the inputs or outputs, with the shapes that they have by now."""
+        """Return LiteRT's description of the inputs or outputs, with the shapes that they have by now.
+
+        Args:
+            side: ``"inputs"`` or ``"outputs"``.
+        """
         return {
             name: {"name": tensor.name, "index": tensor.index, "dtype": tensor.dtype, "shape": list(shape)}
             for (name, tensor), shape in zip(self._tensors(side), self._shapes_of(side), strict=True)
         }
 
     def requirements(self, side: str, number: int) -> Details:
-        """Return the bytes that an input or output takes, and the types of buffers that it may be in."""
+        """Return the bytes that an input or output takes, and the types of buffers that it may be in.
+
+        Args:
+            side: ``"inputs"`` or ``"outputs"``.
+            number: Its place among these.
+        """
         tensor, shape = self._tensor(side, number)
         return {"buffer_size": prod(shape) * _dtype(tensor).itemsize, "supported_types": list(SUPPORTED_TYPES)}
 
     def new_memory(self, side: str, number: int) -> Memory:
-        """Memory for an input or output, of zeros."""
+        """Return new memory for an input or output, filled with zeros.
+
+        Args:
+            side: ``"inputs"`` or ``"outputs"``.
+            number: Its place among these.
+        """
         tensor, shape = self._tensor(side, number)
         return Memory.zeros(shape, _dtype(tensor))
 
     def resize(self, number: int, dims: Sequence[int], strict: bool) -> None:
-        """Give an input another shape, at the next run.
+        """Give an input another shape, from the next run on.
 
-        strict: change only sizes that the file leaves open. Raises RuntimeError for others, and for what is no shape.
+        Args:
+            number: Its place among the inputs.
+            dims: The new shape; sizes are from 1 on.
+            strict: Change only sizes that the file leaves open.
+
+        Raises:
+            RuntimeError: A size is less than 1, or ``strict`` forbids the change.
         """
         tensor, _ = self._tensor("inputs", number)
         shape = tuple(dims)
@@ -141,7 +173,15 @@ class SignatureModel:
         return all(each.device == "device" for each in report.operators)
 
     def run(self, inputs: Sequence[Memory], outputs: Sequence[Memory]) -> None:
-        """Fill the outputs. Raises RuntimeError for memory that does not fit, and if the run fails."""
+        """Compute the outputs.
+
+        Args:
+            inputs: Memory of each input, in the signature's order.
+            outputs: Memory of each output; it is written.
+
+        Raises:
+            RuntimeError: Some memory does not fit, or the run fails.
+        """
         self._shapes_of("outputs")  # which may need another model
         model = self.compiled()
         values = self._fitting("inputs", model.inputs, inputs)

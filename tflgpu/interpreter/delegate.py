@@ -107,8 +107,15 @@ class Delegate:
 
 
 def load_delegate(library: str | bytes | PathLike[str], options: Mapping[str, object] | None = None) -> Delegate:
-    """Return a :class:`Delegate` for ``Interpreter(experimental_delegates=[...])``. Raises ValueError as LiteRT
-    does."""
+    """Return a delegate for ``Interpreter(experimental_delegates=[...])``.
+
+    Args:
+        library: The path that a script has for its GPU delegate. It is not loaded.
+        options: Options of that delegate as texts, and options of tflgpu by their flat names.
+
+    Raises:
+        ValueError: An option is unknown or has a wrong value, as in LiteRT.
+    """
     try:
         return Delegate(library, options)
     except ValueError as error:
@@ -132,10 +139,15 @@ def _translated(key: str, value: object) -> dict[str, Any]:
 
 
 def chosen_options(delegates: Iterable[object], options: Options | None) -> Options | None:
-    """Return what the first delegate of tflgpu's asks for, else ``options``.
+    """Return the options of the first delegate of tflgpu, else ``options``.
 
-    LiteRT's own delegates are accepted: they choose among its CPU kernels. Raises AttributeError for what is no
-    delegate at all, as LiteRT does, ValueError if both the delegate and ``options`` are given.
+    Args:
+        delegates: Also those of LiteRT, which choose among its CPU kernels and change nothing here.
+        options: The options that were given to the Interpreter itself.
+
+    Raises:
+        AttributeError: One of them is no delegate at all, as in LiteRT.
+        ValueError: Both a delegate and ``options`` are given.
     """
     chosen = None
     for delegate in delegates:

@@ -16,8 +16,16 @@ if TYPE_CHECKING:
 
 
 def read_content(path: str | bytes | PathLike[str] | None, content: Buffer | None) -> ModelContent:
-    """Return what an interpreter's first two arguments give. Raises ValueError unless it is one model, TypeError if
-    none."""
+    """Return the model of an interpreter's first two arguments.
+
+    Args:
+        path: A file; None or empty if there is content.
+        content: The bytes of a model; None or empty if there is a path.
+
+    Raises:
+        ValueError: Neither or both are given.
+        TypeError: The content is a text or a path.
+    """
     if not path and not content:
         raise ValueError("`model_path` or `model_content` must be specified.")
     if path and content:
@@ -52,14 +60,25 @@ class LoadedModel:
         self._compiler = SignatureCompiler(self._source)
 
     def signature(self, key: str) -> Signature:
-        """Raise ValueError for an unknown key."""
+        """Return the signature of a key.
+
+        Args:
+            key: Its name in the file.
+
+        Raises:
+            ValueError: The file has no such signature.
+        """
         found = next((s for s in self.signatures if s.key == key), None)
         if found is None:
             raise ValueError(f'Invalid signature_key provided: "{key}".')
         return found
 
     def tensors(self, number: int) -> SubgraphTensors:
-        """Return the tensors of a subgraph. Only the main one and those of signatures can run."""
+        """Return the tensors of a subgraph. Only the main one and those of signatures can run.
+
+        Args:
+            number: The place of the subgraph in the file.
+        """
         if number not in self._by_subgraph:
             self._by_subgraph[number] = self._open(number)
         return self._by_subgraph[number]

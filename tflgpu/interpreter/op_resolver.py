@@ -16,7 +16,14 @@ class OpResolverType(Enum):
 
 
 def check_resolver(given: object) -> None:
-    """Raise ValueError for what is no :class:`OpResolverType`; that of LiteRT itself is one."""
+    """Accept a member of :class:`OpResolverType`, LiteRT's own included. It has no effect.
+
+    Args:
+        given: The argument ``experimental_op_resolver_type`` of an Interpreter.
+
+    Raises:
+        ValueError: It is no such member.
+    """
     name = given.name if isinstance(given, Enum) else None
     if name not in OpResolverType.__members__:
         raise ValueError(f"Unrecognized passed in op resolver type: {given}")

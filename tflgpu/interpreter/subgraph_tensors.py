@@ -46,7 +46,19 @@ class SignatureCompiler:
         self._first: Callable[[], CompiledModel | None] = lambda: None  # the model that was compiled first
 
     def known(self, options: Options) -> CompiledModel | None:
-        """Return the signature as the cache has it; None if it has to be compiled. Raises what :meth:`compile` does."""
+        """Return the signature if the cache has it.
+
+        Args:
+            options: With the shapes of inputs and the policy of the cache.
+
+        Returns:
+            The compiled signature; None if it has to be compiled.
+
+        Raises:
+            CacheMissError: The cache is required to have the signature and does not. All errors of :meth:`compile` may
+                be
+                raised, too.
+        """
         if options.cache == "off":
             return None
         try:
@@ -57,11 +69,19 @@ class SignatureCompiler:
             return None
 
     def lowered(self, options: Options) -> Frontend | None:
-        """Return what :func:`tflgpu.opening.lower_for_device` says of the signature."""
+        """Return the model before planning, or None: see :func:`tflgpu.opening.lower_for_device`.
+
+        Args:
+            options: With the shapes of inputs.
+        """
         return lower_for_device(self._source, options)
 
     def compile(self, options: Options) -> CompiledModel:
-        """Compile a signature, with the weights of the one that was compiled first, as long as that lives."""
+        """Compile a signature, with the weights of the one that was compiled first, as long as that lives.
+
+        Args:
+            options: With the shapes of inputs and the name of the signature.
+        """
         first = self._first()
         if first is not None and first.options.interface.signature != options.interface.signature:
             return compile_beside(first, options)
@@ -105,14 +125,26 @@ class SubgraphTensors:
         self._values: dict[int, Array] = {}  # of the inputs, of what the last run computed, and of what was set since
 
     def tensor(self, number: int) -> FileTensor:
-        """Raise ValueError for an index that the subgraph does not have, TypeError for what is no index."""
+        """Return a tensor as the file declares it.
+
+        Args:
+            number: Its index; negative ones are none.
+
+        Raises:
+            ValueError: The subgraph does not have the index.
+            TypeError: It is no whole number.
+        """
         index = whole_number("tensor_index", number, LEAST_INDEX)
         if not 0 <= index < len(self._tensors):
             raise ValueError(f"Invalid tensor index {index} exceeds max tensor index {len(self._tensors)}")
         return self._tensors[index]
 
     def details(self, number: int) -> Details:
-        """LiteRT's description of a tensor, with the shape that its value has by now."""
+        """Return LiteRT's description of a tensor, with the shape that its value has by now.
+
+        Args:
+            number: The tensor's index.
+        """
         tensor = self.tensor(number)
         shape = self._input_shapes.get(tensor.index)
         if shape is None and tensor.data is None and tensor.index in self._values:
@@ -120,10 +152,18 @@ class SubgraphTensors:
         return tensor_details(tensor, shape)
 
     def resize(self, number: int, size: ArrayLike, strict: bool = False) -> None:
-        """Give an input another shape, at the next :meth:`allocate`. Others get their shapes from the inputs'.
+        """Give an input another shape, from the next :meth:`allocate` on; other tensors follow.
 
-        strict: change only sizes that the file leaves open. Raises RuntimeError for others and for an unknown index,
-        ValueError, TypeError or OverflowError for what is no shape.
+        Args:
+            number: The tensor's index.
+            size: The new shape: whole numbers, at least 0.
+            strict: Change only sizes that the file leaves open.
+
+        Raises:
+            RuntimeError: The index is unknown, a size is negative, or ``strict`` forbids the change.
+            ValueError: The shape has not one dimension, or no whole numbers.
+            TypeError: The index or the shape has a wrong type.
+            OverflowError: A size does not fit 32 bits.
         """
         if not 0 <= whole_number("input_index", number, LEAST_INDEX) < len(self._tensors):
             raise RuntimeError(f"tensor {number} cannot be resized; the subgraph has {len(self._tensors)} tensors")
@@ -243,8 +283,13 @@ class SubgraphTensors:
     def set(self, number: int, value: ArrayLike) -> None:
         """Copy a value into a tensor; only in an input it lasts longer than the next run.
 
-        Arrays of another byte order are converted. Raises ValueError for another shape or element type, before
-        :meth:`allocate`, and for constants and variables.
+        Args:
+            number: The tensor's index.
+            value: An array of the tensor's shape and element type, in any byte order.
+
+        Raises:
+            ValueError: Shape or element type differ, nothing is allocated yet, or the tensor is a constant or a
+                variable.
         """
         if self._is_ready and type(number) is int and number in self._settable and type(value) is np.ndarray:
             held = self._values[number]
@@ -267,10 +312,16 @@ class SubgraphTensors:
             self._values[tensor.index] = array.astype(target.dtype)
 
     def value(self, number: int) -> Array:
-        """Return the array of an input, an output, a constant or a preserved tensor, not a copy. Raises ValueError
-        for others.
+        """Return the array of an input, an output, a constant or a preserved tensor, not a copy.
 
-        A sparse constant is what the file stores of it, as LiteRT gives it; ``sparsity_parameters`` say where.
+        A sparse constant is the array that the file stores, as in LiteRT; ``sparsity_parameters`` say where its
+        elements are.
+
+        Args:
+            number: The tensor's index.
+
+        Raises:
+            ValueError: The tensor is none of these, or nothing is allocated yet.
         """
         if self._is_ready and type(number) is int and number in self._computed:  # as in most calls
             return self._values[number]
@@ -300,7 +351,15 @@ class SubgraphTensors:
 
 
 def check_strict(tensor: FileTensor, shape: Shape) -> None:
-    """Raise RuntimeError for a shape that differs where the file leaves nothing open."""
+    """Accept a shape that differs from the file's only along axes that the file leaves open.
+
+    Args:
+        tensor: The tensor as the file declares it; its signature has -1 for open axes.
+        shape: The new shape.
+
+    Raises:
+        RuntimeError: A fixed size or the number of axes differs.
+    """
     if len(shape) != len(tensor.signature):
         raise RuntimeError(f"tensor {tensor.index} has {len(tensor.signature)} dimensions; {len(shape)} were given")
     for axis, (size, fixed) in enumerate(zip(shape, tensor.signature, strict=True)):

@@ -26,7 +26,11 @@ class Views:
         self._held: WeakSet[_Memory] = WeakSet()
 
     def of(self, array: Array) -> Array:
-        """Another array on the same memory."""
+        """Return another array on the same memory, whose life is known.
+
+        Args:
+            array: The owner of the memory.
+        """
         memory = _Memory(array)
         self._held.add(memory)
         return np.asarray(memory)

@@ -16,7 +16,11 @@ ALIGNMENT = 64  # of memory that is made here, as LiteRT's has
 
 @cache
 def name_of(dtype: np.dtype[Any]) -> str:
-    """Numpy's name of an element type, which it makes anew each time."""
+    """Return numpy's name of an element type, which numpy would make anew each time.
+
+    Args:
+        dtype: The element type.
+    """
     return dtype.name
 
 
@@ -34,17 +38,31 @@ class Memory:
 
     @staticmethod
     def on_host(array: NDArray[Any], shape: Shape) -> Memory:
-        """Memory that a program has."""
+        """Return memory that a program has.
+
+        Args:
+            array: Owns the memory. It may have another shape than the tensor.
+            shape: The tensor's shape.
+        """
         return Memory(array, None, name_of(array.dtype), shape)
 
     @staticmethod
     def on_device(array: Any) -> Memory:
-        """Memory of an Array of pyopencl."""
+        """Return memory of an Array of pyopencl.
+
+        Args:
+            array: Owns the memory, and has the tensor's shape.
+        """
         return Memory(None, array, name_of(np.dtype(array.dtype)), tuple(array.shape))
 
     @staticmethod
     def zeros(shape: Shape, dtype: np.dtype[Any]) -> Memory:
-        """Return new memory of the host, aligned as LiteRT's is."""
+        """Return new memory of the host, aligned as LiteRT's is.
+
+        Args:
+            shape: The tensor's shape.
+            dtype: Its element type.
+        """
         size = int(np.prod(shape)) * dtype.itemsize
         raw = np.zeros(size + ALIGNMENT, np.uint8)
         begin = -raw.ctypes.data % ALIGNMENT
@@ -56,7 +74,11 @@ class Memory:
         return int(self.array.size if self.array is not None else self.device_array.size)
 
     def shaped(self, shape: Shape) -> Any:
-        """Return an array of another shape in the same memory."""
+        """Return an array of another shape in the same memory.
+
+        Args:
+            shape: As many elements as the memory has.
+        """
         array = self.device_array if self.array is None else self.array
         return array if array.shape == shape else array.reshape(shape)
 
@@ -68,9 +90,14 @@ class Memory:
         return copied
 
     def write(self, source: NDArray[Any]) -> None:
-        """Copy the bytes of a C-contiguous array to the begin.
+        """Copy the bytes of an array to the begin of the memory.
 
-        Raises RuntimeError if there are more than fit, ValueError if the memory is read-only.
+        Args:
+            source: A C-contiguous array of any element type.
+
+        Raises:
+            RuntimeError: There are more bytes than fit.
+            ValueError: The memory is read-only.
         """
         target = self.host_array()
         if source.nbytes > target.nbytes:
@@ -86,7 +113,14 @@ class Memory:
             self.device_array.set(target)
 
     def read(self, target: NDArray[Any]) -> None:
-        """Fill a C-contiguous array with the first bytes. Raises RuntimeError if it is longer."""
+        """Fill an array with the first bytes of the memory.
+
+        Args:
+            target: A C-contiguous array of any element type.
+
+        Raises:
+            RuntimeError: The array is longer than the memory.
+        """
         source = self.host_array()
         if target.nbytes > source.nbytes:
             raise RuntimeError(
