@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 
 def arrow_column(rows: NDArray[Any]) -> pa.Array:
-    """Numbers as they are; rows with axes as tensors of a fixed shape, which readers that know none take for lists."""
+    """Return rows as a column of Arrow.
+
+    Args:
+        rows: An array whose first axis counts rows.
+
+    Returns:
+        Numbers for an array of one axis; else tensors of a fixed shape, which readers that know none take for lists.
+    """
     if rows.ndim == 1:
         return pa.array(rows)
     shape = rows.shape[1:]
@@ -21,9 +28,15 @@ def arrow_column(rows: NDArray[Any]) -> pa.Array:
 
 
 def numpy_column(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
-    """Numbers, tensors of a fixed shape, and lists of equal lengths, nested or not.
+    """Return a column of Arrow as an array whose first axis counts rows.
 
-    Tensors of other libraries are lists to this one: their rows come flat. Raises ValueError for any other column.
+    Args:
+        name: The column's name, for messages.
+        column: Numbers, tensors of a fixed shape, or lists of equal lengths, nested or not. Tensors of other libraries
+            are lists here: their rows come flat.
+
+    Raises:
+        ValueError: The column has another type, or lists of different lengths.
     """
     array = column.combine_chunks()
     try:
@@ -38,7 +51,15 @@ def numpy_column(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
 
 
 def check_numbers(name: str, kind: pa.DataType) -> None:
-    """Raise ValueError for a type of columns that has neither numbers nor lists of them."""
+    """Accept a type of columns that has numbers, or lists of them.
+
+    Args:
+        name: The column's name, for the message.
+        kind: The column's type.
+
+    Raises:
+        ValueError: It has neither.
+    """
     inner = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
     while _is_list(inner):
         inner = inner.value_type

@@ -19,16 +19,24 @@ from tflgpu.evaluate.worker import Engines, Worker, Workplace
 
 @contextmanager
 def on_workers(task: Task, workers: int, address: str | None) -> Iterator[Workplace]:
-    """Do as :func:`tflgpu.evaluate.worker.in_this_process`, in processes that have the files under the same paths.
+    """Evaluate as in this process, but by workers of a cluster, which have the files under the same paths.
 
-    address: of a cluster of Ray; by default one of this machine alone is started, and ended.
+    Args:
+        task: The model, its options and the data set.
+        workers: Number of processes.
+        address: A cluster of Ray; by default one of this machine alone is started, and ended.
     """
     with cluster(address):
         yield workplace(task, workers)
 
 
 def workplace(task: Task, workers: int) -> Workplace:
-    """Workers in the cluster. Raises what :class:`tflgpu.evaluate.worker.Worker` raises."""
+    """Return workers in the cluster that is connected. The errors are those of :class:`tflgpu.evaluate.worker.Worker`.
+
+    Args:
+        task: The model, its options and the data set.
+        workers: Number of processes.
+    """
     kind: Any = ray.remote(EvaluationActor)
     place = {"num_cpus": 0, "num_gpus": gpus_for_each(workers), "scheduling_strategy": "SPREAD"}
     actors = [kind.options(**place, **LIMITS).remote(task) for _ in range(workers)]
@@ -54,7 +62,14 @@ class EvaluationActor:
         return self._started().engines
 
     def row(self, file: Path) -> Row:
-        """Return the row of a file; of one that fails, the row has the error."""
+        """Return the row of a file.
+
+        Args:
+            file: A path that is valid on the worker's machine.
+
+        Raises:
+            Failure: The worker could not start, or raised an error; it has that error.
+        """
         worker = self._started()
         try:
             return worker(file)

@@ -81,7 +81,16 @@ FORMATS: dict[str, Callable[[pa.Table, IO[bytes]], None]] = {
 
 
 def write(table: pa.Table, path: Path, kind: str) -> None:
-    """Write a table to a file that is flushed to the disk. Raises OSError."""
+    """Write a table to a file that is flushed to the disk.
+
+    Args:
+        table: The rows.
+        path: The file. An older one is replaced.
+        kind: A key of ``FORMATS``.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
     with open(path, "wb") as file:
         FORMATS[kind](table, file)
         file.flush()

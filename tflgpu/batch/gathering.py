@@ -33,7 +33,14 @@ class Gatherer(Generic[Given, Answer]):
         self._timer: asyncio.TimerHandle | None = None  # of the first row that waits, until it has rung
 
     async def ask(self, row: Given) -> Answer:
-        """Return the answer for a row. Raises what is its answer, or what the call raises."""
+        """Return the answer for a row, which is computed together with rows that others ask about.
+
+        Args:
+            row: One row, without the first axis.
+
+        Raises:
+            Exception: The answer is an error, or the call of the model raises one.
+        """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Answer] = loop.create_future()
         self._waiting.append((row, answer))

@@ -50,7 +50,11 @@ class Job:
         return ceil(self.rows.count / self.part_rows)
 
     def batches(self, part: int) -> int:
-        """Return the number of batches of a part."""
+        """Return the number of batches of a part.
+
+        Args:
+            part: Its number, from 0 on.
+        """
         start, stop = self._range(part)
         return ceil((stop - start) / self.prediction.rows)
 
@@ -59,7 +63,17 @@ class Job:
         return start, min(start + self.part_rows, self.rows.count)
 
     def compute(self, part: int, predictor: RowPredictor, folder: JobFolder, step: Step) -> PartResult:
-        """Write the results of a part. Raises what reading, running and writing raise."""
+        """Compute a part and write its results. Errors of reading, running and writing are passed on.
+
+        Args:
+            part: Its number, from 0 on.
+            predictor: Runs the model.
+            folder: Takes the results and their mark.
+            step: Is called after each batch.
+
+        Returns:
+            Rows that were read, those that are bad, and why the first of them are.
+        """
         tables, errors = list[pa.Table](), list[str]()
         for rows in self.rows.read(*self._range(part), self.prediction.rows):
             tables.append(predictor(rows))

@@ -52,13 +52,29 @@ class JobFolder:
         return found
 
     def complete(self, number: int, result: PartResult, write: Callable[[Path], None]) -> None:
-        """Write a part, and then its mark. Raises OSError."""
+        """Write a part, and then its mark: without the mark the part is computed again.
+
+        Args:
+            number: The part's number, from 0 on.
+            result: Facts of the part, which the mark has.
+            write: Writes the rows to a path.
+
+        Raises:
+            OSError: A file cannot be written.
+        """
         self._place(self.path / f"{number:06}.{self._suffix}", write)
         facts = json.dumps(asdict(result))
         self._place(self.path / STATE / f"{number:06}.json", lambda path: _write_text(path, facts))
 
     def write_summary(self, facts: Mapping[str, Any]) -> None:
-        """Write the facts of a complete job. Raises OSError."""
+        """Write the facts of a complete job.
+
+        Args:
+            facts: In types of JSON.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
         self._place(self.path / SUMMARY, lambda path: _write_text(path, json.dumps(facts)))
 
     def _place(self, path: Path, write: Callable[[Path], None]) -> None:
@@ -80,7 +96,11 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def partial_folder(out: Path) -> Path:
-    """Return the folder of a job that is to be called ``out`` when it is complete."""
+    """Return the folder that a job has until it is complete.
+
+    Args:
+        out: The folder of the complete job.
+    """
     return out.absolute().with_name(f"{out.name}.partial")
 
 

@@ -50,7 +50,13 @@ class ListedRows:
         return len(self.listing)
 
     def read(self, start: int, stop: int, size: int) -> Iterator[Rows]:
-        """Yield the rows from ``start`` to ``stop``, at most ``size`` of them together."""
+        """Yield rows in order.
+
+        Args:
+            start: The first row.
+            stop: The row after the last one.
+            size: Most rows that come together.
+        """
         for begin in range(start, stop, size):
             yield self._read(self.listing.slice(begin, min(size, stop - begin)))
 
@@ -94,7 +100,15 @@ def _reason(error: Exception, path: str) -> str:
 
 
 def list_arrays(files: Sequence[Path], info: TensorInfo) -> pa.Table:
-    """Return a row for each element along the first axis of arrays. Raises ValueError for what does not fit."""
+    """Return a listing with a row for each element along the first axis of arrays.
+
+    Args:
+        files: .npy files.
+        info: The input that takes their rows.
+
+    Raises:
+        ValueError: An array does not fit the input.
+    """
     counts = [len(rows_of(file, info)) for file in files]
     names = np.repeat(np.array([*map(str, files)], object), counts)
     return pa.table({"path": names, "row": np.concatenate([*map(np.arange, counts)])})
@@ -122,7 +136,11 @@ def list_images(files: Iterable[tuple[Path, str | None]]) -> pa.Table:
 
 
 def is_archive(file: Path) -> bool:
-    """Whether a file's name is that of an archive."""
+    """Return whether a file's name is that of an archive.
+
+    Args:
+        file: It need not exist.
+    """
     return file.name.lower().endswith(ARCHIVES)
 
 
@@ -156,7 +174,15 @@ class Archive:
 
 @lru_cache(OPEN)
 def open_archive(path: str) -> Archive:
-    """Open an archive. Raises OSError, or ValueError for what is none."""
+    """Open an archive. The last few that were opened stay open.
+
+    Args:
+        path: A zip or tar file.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is no archive.
+    """
     try:
         if path.lower().endswith(".zip"):
             zipped = zipfile.ZipFile(path)
@@ -175,7 +201,12 @@ def _open_file(tar: tarfile.TarFile, member: str) -> IO[bytes]:
 
 
 def open_member(path: str, member: str) -> IO[bytes]:
-    """Open a member of an archive to read."""
+    """Open a member of an archive to read.
+
+    Args:
+        path: The archive.
+        member: The name in it.
+    """
     return open_archive(path).open(member)
 
 
@@ -185,9 +216,18 @@ def _mapped(path: Path) -> NDArray[Any]:
 
 
 def rows_of(path: Path, info: TensorInfo) -> NDArray[Any]:
-    """Return the rows of an array, which stay in the file until they are used; an array may also be a single row.
+    """Return the rows of an array, which stay in the file until they are used.
 
-    Raises OSError, and ValueError, which names the file, for what does not fit the input.
+    Args:
+        path: An .npy file of rows, or of a single row.
+        info: The input that takes them.
+
+    Returns:
+        An array whose first axis counts rows.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: The array does not fit the input. The message names the file.
     """
     row = info.shape[1:]
     with naming([path]):

@@ -13,10 +13,15 @@ from tflgpu.artifact.cache.own_files import check_own_folder
 
 
 def node_lock(name: str) -> FileLock:
-    """Return a lock of this user's, not acquired; a context manager.
+    """Return a lock of this user on this machine, not acquired; a context manager.
 
-    Its file lies in the system's temporary folder and not in the cache, which other machines may share. Raises OSError
-    if there is no such folder of this user's own.
+    Its file lies in the system's temporary folder and not in the cache, which other machines may share.
+
+    Args:
+        name: All processes that use the same name exclude each other.
+
+    Raises:
+        OSError: There is no such folder of this user's own.
     """
     user = os.getuid() if hasattr(os, "getuid") else "locks"  # Windows has a temporary folder for each user
     folder = Path(tempfile.gettempdir()) / f"tflgpu-{user}"

@@ -25,11 +25,20 @@ LIMITS = {"max_restarts": 100, "max_task_retries": 5}
 def computed_on_ray(
     job: Job, parts: Sequence[int], folder: JobFolder, workers: int, address: str | None = None
 ) -> Iterator[tuple[int, PartResult]]:
-    """Yield the results of parts, as they come.
+    """Yield the results of parts, as they come. Errors of workers are raised as the workers raised them.
 
-    A part that an actor had when it was killed is computed again, by the actor that is started in its place. address:
-    of a cluster, whose machines have the folder and the files under the same paths; by default one of this machine
-    alone is started, and ended. Raises ConnectionError if there is none, and errors of workers as they raised them.
+    A part that an actor had when it was killed is computed again, by the actor that is started in its place.
+
+    Args:
+        job: The rows and the model.
+        parts: Numbers of the parts to compute.
+        folder: Takes the results.
+        workers: Most actors.
+        address: A cluster, whose machines have the folder and the files under the same paths; by default one of this
+            machine alone is started, and ended.
+
+    Raises:
+        ConnectionError: There is no such cluster.
     """
     with cluster(address):
         kind: Any = ray.remote(PartActor)
@@ -52,7 +61,17 @@ class PartActor:
             self._failure = Failure(error)
 
     def compute(self, part: int) -> tuple[int, PartResult]:
-        """Compute a part, and write it. Raises what starting the actor raised."""
+        """Compute a part, and write it.
+
+        Args:
+            part: Its number, from 0 on.
+
+        Returns:
+            The number, and the facts of the part.
+
+        Raises:
+            Failure: The actor could not start, or the part failed; it has the error.
+        """
         if self._predictor is None:
             raise self._failure
         try:
@@ -63,7 +82,14 @@ class PartActor:
 
 @contextmanager
 def cluster(address: str | None) -> Iterator[None]:
-    """Ray while this is open."""
+    """Connect to Ray while this is open.
+
+    Args:
+        address: A cluster; None starts one of this machine alone, and ends it.
+
+    Raises:
+        ConnectionError: No cluster answers.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     own: dict[str, Any] = {} if address else {"include_dashboard": False}
@@ -92,6 +118,10 @@ class Failure(Exception):
 
 
 def gpus_for_each(workers: int) -> float:
-    """Return the share of a GPU of each worker: one, or so little that all workers find a place."""
+    """Return the share of a GPU of each worker: one, or so little that all workers find a place.
+
+    Args:
+        workers: Their number.
+    """
     gpus = ray.cluster_resources().get("GPU", 0)  # type: ignore[no-untyped-call]
     return 1 / ceil(workers / gpus) if gpus else 0

@@ -18,9 +18,19 @@ Request = str | int  # as Options.device has it
 
 
 def own_device(options: Options, shared: Sequence[Request] | None) -> tuple[Options, FileLock | None]:
-    """Return the options with this predictor's device, and the lock that keeps it: of ``shared``, or of Ray's GPUs.
+    """Return the options with this predictor's device, and the lock that keeps the device.
 
-    Raises ValueError for an empty list, DeviceError for a device that is not there, OSError without a place for locks.
+    Args:
+        options: Their device is replaced.
+        shared: Devices of which each process takes one; None for the GPU that Ray assigned, if any.
+
+    Returns:
+        The options, and a lock that is held; None if no device is shared.
+
+    Raises:
+        ValueError: The list is empty.
+        DeviceError: A device is not there.
+        OSError: There is no place for locks.
     """
     if shared is not None:
         if not shared:

@@ -115,7 +115,19 @@ def open_job(
     std: float | None,
     devices: Sequence[Request] | None,
 ) -> Job:
-    """Return the work of :func:`predict`, whose arguments these are. Raises what that raises."""
+    """Return the work of :func:`predict`, which has the same errors.
+
+    Args:
+        model: The bytes of the file.
+        inputs: Files of rows.
+        options: By which all workers compile.
+        columns: The column of each input by its name; None if they have the same names.
+        on_error: What becomes of a row that cannot be read.
+        kind: The format of the results, a key of ``FORMATS``.
+        mean: Of the bytes of images; None for the model's own.
+        std: Of the bytes of images; None for the model's own.
+        devices: Devices of which each worker takes one; None for that of the options.
+    """
     infos = inspect(model, options).model.inputs
     rows = open_rows(inputs, model, infos, columns=columns, mean=mean, std=std)
     prediction = Prediction(model, options, devices, on_error).planned_once(infos)
@@ -129,9 +141,17 @@ def run_job(
     workers: int = 1,
     address: str | None = None,
 ) -> Summary:
-    """Compute the parts of a job that its folder does not have. Raises what :func:`predict` raises.
+    """Compute the parts of a job that its folder does not have. The errors are those of :func:`predict`.
 
-    step: is called as often as another batch of rows is done, and for those of an earlier run at once.
+    Args:
+        job: The rows and the model.
+        out: The folder of the results. Until the job is complete it has another name.
+        step: Is called after each batch of rows, and at once for the batches of an earlier run.
+        workers: Number of processes; one is this process.
+        address: A cluster of Ray; None for this machine.
+
+    Raises:
+        ValueError: The format is unknown, or there are no rows.
     """
     begin = time.perf_counter()
     if job.kind not in FORMATS:

@@ -47,7 +47,11 @@ class Prediction:
         return self.options.shapes.batch or ROWS
 
     def planned_once(self, inputs: Sequence[TensorInfo]) -> Prediction:
-        """Compute all rows by one program, also few of them, if a model leaves their number open."""
+        """Return a prediction that computes all rows by one program, also few, if the model leaves their number open.
+
+        Args:
+            inputs: The model's inputs.
+        """
         if self.options.shapes.batch is None and all(0 in info.free_axes for info in inputs):
             return replace(self, options=replace(self.options, shapes=replace(self.options.shapes, batch=ROWS)))
         return self

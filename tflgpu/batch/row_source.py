@@ -44,13 +44,24 @@ class RowSource(Protocol):
         """The number of rows."""
 
     def read(self, start: int, stop: int, size: int) -> Iterator[Rows]:
-        """Yield the rows from ``start`` to ``stop``, at most ``size`` of them together."""
+        """Yield rows in order.
+
+        Args:
+            start: The first row.
+            stop: The row after the last one.
+            size: Most rows that come together.
+        """
 
 
 def fitted(info: TensorInfo, row: NDArray[Any]) -> NDArray[Any]:
-    """Return a row in the shape that the input's rows have. It may be flat, as Parquet has it.
+    """Return a row in the shape that the input's rows have.
 
-    Raises ValueError for another shape.
+    Args:
+        info: The input; its first axis counts rows.
+        row: One row. It may be flat, as in Parquet.
+
+    Raises:
+        ValueError: It has another shape.
     """
     expected = info.shape[1:]
     if row.shape == (prod(expected),):
@@ -64,5 +75,10 @@ def fitted(info: TensorInfo, row: NDArray[Any]) -> NDArray[Any]:
 
 
 def stacked(info: TensorInfo, rows: list[NDArray[Any]]) -> NDArray[Any]:
-    """Return rows of one shape along a new first axis, also of none."""
+    """Return rows along a new first axis.
+
+    Args:
+        info: The input, for the shape and the type of no rows.
+        rows: Arrays of one shape; there may be none.
+    """
     return np.stack(rows) if rows else np.empty((0, *info.shape[1:]), info.dtype)

@@ -53,9 +53,15 @@ class TableRows:
         return sum(count for _, _, count in self._groups)
 
     def read(self, start: int, stop: int, size: int) -> Iterator[Rows]:
-        """Yield the rows from ``start`` to ``stop``, at most ``size`` of them together and of one file.
+        """Yield rows in order.
 
-        Raises ValueError if a column of an input is not there, or has no numbers.
+        Args:
+            start: The first row.
+            stop: The row after the last one.
+            size: Most rows that come together; they are of one file.
+
+        Raises:
+            ValueError: A column of an input is not there, or has no numbers.
         """
         ends = accumulate(count for _, _, count in self._groups)
         for (file, number, count), end in zip(self._groups, ends, strict=True):
@@ -90,9 +96,18 @@ class TableRows:
 
 
 def rows_of_column(info: TensorInfo, name: str, column: pa.ChunkedArray) -> tuple[NDArray[Any], dict[int, str]]:
-    """Return the rows of an input, with zeros in place of those that do not fit, and why those do not.
+    """Return the rows of an input, and why some do not fit.
 
-    Raises ValueError for a column of a type that has no numbers.
+    Args:
+        info: The input; its first axis counts rows.
+        name: The column's name, for messages.
+        column: Numbers, lists of numbers, or texts that name files.
+
+    Returns:
+        An array whose first axis counts rows, with zeros for rows that do not fit; and an error for each of these.
+
+    Raises:
+        ValueError: The column's type has no numbers.
     """
     text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     if not text:
@@ -137,7 +152,11 @@ def _value(name: str, column: pa.ChunkedArray, place: int, text: bool) -> NDArra
 
 
 def group_rows(file: str) -> tuple[int, ...]:
-    """Return the number of rows in each group of a file; only Parquet has several."""
+    """Return the number of rows in each group of a file; only Parquet has several groups.
+
+    Args:
+        file: Its path.
+    """
     if file.lower().endswith(PARQUET):
         with naming([Path(file)]):
             metadata = pq.read_metadata(file)
@@ -147,7 +166,16 @@ def group_rows(file: str) -> tuple[int, ...]:
 
 @lru_cache(KEPT)
 def read_group(file: str, number: int) -> tuple[pa.Table, Problems]:
-    """Return the rows of a group, and which of them are damaged. Raises OSError, and ValueError for another format."""
+    """Return the rows of a group, and which of them are damaged. The last few groups are kept.
+
+    Args:
+        file: Its path.
+        number: The group's number, from 0 on.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It has another format.
+    """
     with naming([Path(file)]):
         if file.lower().endswith(PARQUET):
             with pq.ParquetFile(file) as opened:

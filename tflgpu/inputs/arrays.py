@@ -17,7 +17,15 @@ _DAMAGE = (ValueError, EOFError, MemoryError, KeyError, zipfile.BadZipFile, zlib
 
 
 def read_array(path: Path) -> NDArray[Any]:
-    """Return the one array of a file. Raises OSError, or ValueError for what is none."""
+    """Return the one array of a file.
+
+    Args:
+        path: An .npy file.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is no file with one array.
+    """
     try:
         with open(path, "rb") as file:
             array = np.load(file, allow_pickle=False)
@@ -29,9 +37,18 @@ def read_array(path: Path) -> NDArray[Any]:
 
 
 def read_named_arrays(path: Path, infos: Sequence[TensorInfo]) -> list[NDArray[Any]]:
-    """Return the arrays of an .npz file that have the inputs' names; of a model with one input the file's only one.
+    """Return the arrays of a file that have the inputs' names.
 
-    Raises OSError, or ValueError for a file that is damaged or lacks an input.
+    Args:
+        path: An .npz file. For a model of one input its only array may have any name.
+        infos: The inputs.
+
+    Returns:
+        An array for each input, in order.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is damaged, or lacks an input.
     """
     try:
         with open(path, "rb") as file:

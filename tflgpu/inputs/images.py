@@ -19,9 +19,15 @@ MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
 def read_image(path: Path, channels: int) -> Pixels:
-    """Return an image of 8 or 16 bits a channel, turned as its EXIF data say.
+    """Return an image, turned as its EXIF data say.
 
-    Raises OSError for a file that cannot be read, ValueError, which names it, for one that is no such image.
+    Args:
+        path: A file that Pillow can read, of 8 or 16 bits a channel.
+        channels: 1 for gray, 3 for RGB, 4 for RGBA; the image is converted.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is no such image. The message names the file.
     """
     with open(path, "rb") as file:
         if file.read(8)[4:] == b"TFL3":
@@ -34,7 +40,15 @@ def read_image(path: Path, channels: int) -> Pixels:
 
 
 def decode_image(file: IO[bytes], channels: int) -> Pixels:
-    """Return the same for a file that is open, or bytes in a BytesIO. Raises ValueError."""
+    """Return an image, turned as its EXIF data say.
+
+    Args:
+        file: An open file, or bytes in a BytesIO.
+        channels: 1 for gray, 3 for RGB, 4 for RGBA; the image is converted.
+
+    Raises:
+        ValueError: It is no image of 8 or 16 bits a channel.
+    """
     from PIL import Image  # arrays do without
 
     try:

@@ -9,9 +9,15 @@ IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tif
 
 
 def input_files(folder: Path, suffixes: tuple[str, ...] = ARRAYS + IMAGES) -> list[Path]:
-    """Return the files with one of ``suffixes``, in the alphabetical order of their names.
+    """Return the files of a folder that are inputs, in the alphabetical order of their names.
 
-    Raises OSError for a folder that cannot be read, ValueError for one without such a file.
+    Args:
+        folder: Its own folders are not searched.
+        suffixes: Ends of names, with the dot, in lower case.
+
+    Raises:
+        OSError: The folder cannot be read.
+        ValueError: It has no such file.
     """
     files = sorted(p for p in folder.iterdir() if p.suffix.lower() in suffixes and p.is_file())
     if not files:

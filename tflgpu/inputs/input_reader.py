@@ -48,11 +48,16 @@ class InputReader:
         self._mean, self._std, self._crop, self._antialias = mean, std, crop, antialias
 
     def read(self, paths: Sequence[Path]) -> list[NDArray[Any]]:
-        """Return a file for each input, in order, or one .npz file for all; for one input also a file for each of its
-        batch.
+        """Return the model's inputs.
 
-        Raises OSError for a file that cannot be read, ValueError, which names it, for one that does not fit, and if
-        there are more or fewer than inputs; ModelError for damaged metadata.
+        Args:
+            paths: A file for each input, in order; one .npz file for all; or, for a model of one input, a file for each
+                element of its batch.
+
+        Raises:
+            OSError: A file cannot be read.
+            ValueError: A file does not fit, and the message names it; or their number does not.
+            ModelError: The metadata are damaged.
         """
         if len(paths) == 1 and paths[0].suffix == ".npz":
             return read_named_arrays(paths[0], self._infos)
@@ -67,10 +72,14 @@ class InputReader:
         return [self._read(path, info, n) for n, (path, info) in enumerate(zip(paths, self._infos, strict=True))]
 
     def image(self, pixels: Pixels, position: int = 0) -> NDArray[Any]:
-        """Return an upright image in memory as the input at ``position`` takes it, without its leading axes.
+        """Return an image in memory as an input takes it, without the input's leading axes.
 
-        pixels: [height, width, channels] of 0 to 255, of any height and width. Raises ValueError for an input that is
-        no image, or one of other channels.
+        Args:
+            pixels: An upright image [height, width, channels] of numbers from 0 to 255, of any height and width.
+            position: The input's place.
+
+        Raises:
+            ValueError: The input is no image, or has another number of channels.
         """
         info = self._infos[position]
         if pixels.ndim != 3 or pixels.shape[2] != image_shape(info)[2]:
@@ -107,7 +116,11 @@ class InputReader:
 
 @contextmanager
 def naming(paths: Sequence[Path]) -> Iterator[None]:
-    """While something is done with these files: a ValueError about what they hold names them."""
+    """Name files in the message of a ValueError that is raised while this is open.
+
+    Args:
+        paths: The files that are being read.
+    """
     try:
         yield
     except ValueError as error:

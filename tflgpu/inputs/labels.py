@@ -6,7 +6,15 @@ from pathlib import Path
 
 
 def read_labels(path: Path) -> list[str]:
-    """Line n names class n. Raises OSError, or ValueError for what is no text in UTF-8."""
+    """Return the names of classes; line n of the file names class n.
+
+    Args:
+        path: A text file in UTF-8.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is no text in UTF-8.
+    """
     try:
         return path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:

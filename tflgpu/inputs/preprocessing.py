@@ -31,7 +31,15 @@ class Preprocessing:
     antialias: bool = True
 
     def apply(self, pixels: Pixels, info: TensorInfo) -> NDArray[Any]:
-        """[height, width, channels] of the input's size and element type. Raises ValueError if no image fits it."""
+        """Return an image in the input's size and element type: [height, width, channels].
+
+        Args:
+            pixels: [height, width, channels] of numbers from 0 to 255, with the input's channels.
+            info: The input.
+
+        Raises:
+            ValueError: The input takes no images.
+        """
         height, width, channels = image_shape(info)
         if self.crop is not None:
             pixels = _cropped(pixels, self.crop)
@@ -45,10 +53,16 @@ class Preprocessing:
 def normalization_of(
     info: TensorInfo, declared: Normalization | None, mean: float | None, std: float | None
 ) -> Normalization | None:
-    """For an input: what the user gave, else nothing for 8 bits, else what the model declares, else -1..1.
+    """Return the normalization of an input: the user's, else none for 8 bits, else the model's, else -1..1.
 
     TFLite's tools take pixels as they are for 8 bits (minus 128, if signed), whatever the metadata declare: they
     describe the float model, which was quantized so that pixels pass through.
+
+    Args:
+        info: The input.
+        declared: The normalization of the model's metadata.
+        mean: The user's, in units of bytes; None for 127.5 if only ``std`` is given.
+        std: The user's, in units of bytes; None for 127.5 if only ``mean`` is given.
     """
     if mean is not None or std is not None:
         return Normalization(*((127.5 if each is None else each,) for each in (mean, std)))
@@ -56,7 +70,14 @@ def normalization_of(
 
 
 def image_shape(info: TensorInfo) -> tuple[int, int, int]:
-    """Height, width and channels of an image input. Raises ValueError for any other."""
+    """Return height, width and channels of an image input.
+
+    Args:
+        info: The input; its last three axes are these.
+
+    Raises:
+        ValueError: It takes no images.
+    """
     image = info.shape[-3:]
     if len(image) < 3 or image[2] not in MODES:
         raise ValueError(

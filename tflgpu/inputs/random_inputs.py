@@ -11,12 +11,16 @@ from tflgpu.model.tensor_info import TensorInfo
 
 
 def random_input(info: TensorInfo, generator: np.random.Generator) -> NDArray[Any]:
-    """Gaussian numbers as the delegate's Inference Diff tool draws them.
+    """Return Gaussian numbers as the delegate's Inference Diff tool draws them.
 
     With a mean of 1/2 and a deviation of 1/3, drawn again outside of [0, 1), and stretched to -1..1 for floats and to
     all values for 8-bit and 16-bit integers. Wider integers, which may be indices, are 0 or 1.
 
     https://github.com/tensorflow/tensorflow, lite/tools/evaluation/stages/inference_profiler_stage.cc
+
+    Args:
+        info: The input; its shape and element type are the result's.
+        generator: Is advanced.
     """
     dtype = np.dtype(info.dtype)
     unit = generator.normal(0.5, 1 / 3, info.shape)

@@ -50,9 +50,13 @@ MOVERS = {
 def advise(
     subgraph: Subgraph, lowered: Lowered, partitions: Sequence[Partition], graphs: Sequence[Graph]
 ) -> tuple[Advice, ...]:
-    """All advice on one entry point of a model.
+    """Return all advice on one entry point of a model.
 
-    graphs: of the partitions on the device, optimized and with their conversions to the host's order.
+    Args:
+        subgraph: The entry point's operators and tensors in the file.
+        lowered: The reasons for which operators run on the CPU.
+        partitions: The cut of the operators between device and CPU.
+        graphs: Those of the partitions on the device, optimized and with their conversions to the host's order.
     """
     codes = {e.index: e.code for e in lowered.entries}
     return (

@@ -25,10 +25,13 @@ from tflgpu.report.report import FusionReport, ModelInfo, OperatorReport, Report
 def make_report(
     frontend: Frontend, partitions: Sequence[Partition], graphs: Sequence[Graph], plans: Sequence[Plan] = ()
 ) -> Report:
-    """Return the report of a model that was cut into ``partitions``.
+    """Return the report of a model that was cut into partitions.
 
-    graphs: of the partitions on the device, optimized and with their conversions to the host's order. plans: of the
-    same partitions; empty without a device.
+    Args:
+        frontend: The lowered entry point.
+        partitions: The cut of its operators between device and CPU.
+        graphs: Those of the partitions on the device, optimized and with their conversions to the host's order.
+        plans: The plans of the same partitions; empty for a report without kernels.
     """
     subgraph, lowered = frontend.subgraph, frontend.lowered
     inputs, outputs = ([info for _, info in side] for side in frontend.interface())
@@ -54,7 +57,14 @@ def make_report(
 
 
 def describe(model: Model, entry: EntryPoint, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> ModelInfo:
-    """Return what the file declares. inputs, outputs: with the shapes that the model was compiled for."""
+    """Return what the file declares.
+
+    Args:
+        model: The file.
+        entry: The entry point that is compiled.
+        inputs: Its inputs, with the shapes that the model was compiled for.
+        outputs: Its outputs, likewise.
+    """
     subgraphs = tuple(SubgraphInfo(s.name, len(s.operators), len(s.tensors)) for s in model.subgraphs)
     signatures = tuple(SignatureInfo(s.key, s.subgraph, tuple(s.inputs), tuple(s.outputs)) for s in model.signatures)
     kind, size = kind_of(model.subgraphs[entry.subgraph]), constant_bytes(model)
@@ -62,14 +72,22 @@ def describe(model: Model, entry: EntryPoint, inputs: Sequence[TensorInfo], outp
 
 
 def constant_bytes(model: Model) -> int:
-    """Return the bytes of weights and other constants, as stored in the file."""
+    """Return the bytes of weights and other constants, as stored in the file. Buffers that tensors share count once.
+
+    Args:
+        model: The file.
+    """
     data = [t.data for s in model.subgraphs for t in s.tensors if t.data is not None]
     constants = {d.ctypes.data: d.nbytes for d in data}  # tensors may share a buffer
     return sum(constants.values())
 
 
 def kind_of(subgraph: Subgraph) -> str:
-    """How the numbers of a model are stored, in the terms of TensorFlow's converter."""
+    """Return how the numbers of a model are stored, in the terms of TensorFlow's converter.
+
+    Args:
+        subgraph: The operators and tensors of the entry point.
+    """
     weights = {t.dtype for t in subgraph.tensors if t.data is not None and len(t.shape) > 1}
     computed = {i for o in subgraph.operators for i in (*o.inputs, *o.outputs) if i >= 0}
     activations = [t for t in subgraph.tensors if t.index in computed and t.data is None]

@@ -13,7 +13,11 @@ from tflgpu.report.report import FloatProducts, IntegerReport
 
 
 def integer_report(plans: Sequence[Plan]) -> IntegerReport:
-    """Return the report of a quantized model's plans."""
+    """Return how much of a quantized model is computed and stored in integers, and why not the rest.
+
+    Args:
+        plans: The plans of all its partitions on the device.
+    """
     reasons = Counter[str | None]()
     operators, conversions = set[int](), 0
     for plan in plans:

@@ -9,7 +9,14 @@ from tflgpu.report.half_precision import FloatStorage, FloatTensor
 
 
 def kept_in_float(plans: Sequence[Plan]) -> FloatStorage | None:
-    """Return what stays in float in plans that store in half; None where none does that."""
+    """Return the tensors that stay in float in plans that store in half.
+
+    Args:
+        plans: The plans of all partitions on the device.
+
+    Returns:
+        The tensors in order of execution; None if no plan stores in half.
+    """
     halves = [plan for plan in plans if plan.target.storage == "half"]
     if not halves:
         return None

@@ -9,7 +9,14 @@ from tflgpu.report.table import Table
 
 
 def model_table(title: str, inputs: Iterable[TensorInfo], outputs: Iterable[TensorInfo], notes: Iterable[str]) -> Table:
-    """One row for each input and output."""
+    """Return a table with one row for each input and output.
+
+    Args:
+        title: The line above the table.
+        inputs: In the order of the signature.
+        outputs: In the order of the signature.
+        notes: Lines below the table.
+    """
     rows = [_row(role, info) for role, infos in (("input", inputs), ("output", outputs)) for info in infos]
     return Table(title, ("", "name", "type", "shape", "quantization"), rows, notes=tuple(notes))
 

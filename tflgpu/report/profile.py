@@ -96,7 +96,15 @@ NUMBERS = ("us", "share", "GB/s", "GFLOP/s")
 
 
 def kernel_rows(profile: Profile) -> list[tuple[str, ...]]:
-    """One row a kernel, in order: its number, operators and function, device time, its share of the sum, its rates."""
+    """Return one row for each kernel, in order of execution, as texts.
+
+    Args:
+        profile: The times of one run.
+
+    Returns:
+        Rows of number, operators, function, device time in microseconds, share of the sum, GB/s and GFLOP/s. Rates are
+        empty where the bytes or the multiplications are unknown.
+    """
     return [
         (
             str(number),

@@ -251,12 +251,21 @@ class Report:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a count with its noun, in the plural unless it is 1."""
+    """Return a count with its noun, in the plural unless it is 1.
+
+    Args:
+        count: Is written before the noun.
+        noun: In the singular; the plural ends in s.
+    """
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def size(count: int) -> str:
-    """Return a number of bytes as text, in decimal units."""
+    """Return a number of bytes as text, in decimal units.
+
+    Args:
+        count: Bytes.
+    """
     if count < 1000:
         return counted(count, "byte")
     return f"{count / 1e3:.1f} kB" if count < 1e6 else f"{count / 1e6:.1f} MB"

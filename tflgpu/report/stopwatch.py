@@ -16,7 +16,11 @@ class Stopwatch:
         self._last = time.perf_counter()
 
     def lap(self, name: str) -> None:
-        """Add the time since the last lap to stage ``name``."""
+        """Add the time since the last lap to a stage.
+
+        Args:
+            name: The stage. Laps of the same name add up.
+        """
         now = time.perf_counter()
         seconds = now - self._last
         self.laps[name], self._last = self.laps.get(name, 0.0) + seconds, now

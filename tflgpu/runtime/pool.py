@@ -25,7 +25,12 @@ class Model(Protocol):
     """Protocol of the models of a pool."""
 
     def enqueue(self, inputs: Inputs, outputs: Outputs | None = None) -> Submission:
-        """Start an inference."""
+        """Start an inference.
+
+        Args:
+            inputs: As :meth:`tflgpu.CompiledModel.run` takes them.
+            outputs: Arrays by name that take the results; None for new ones.
+        """
 
 
 class Pool:
