@@ -28,15 +28,31 @@ class CachedRuns:
         self.reset()
 
     def open(self, signature: str) -> None:
-        """Compile a signature, unless that is done."""
+        """Compile a signature, unless that is done.
+
+        Args:
+            signature: Its name in the file.
+        """
         self._session.prepare(signature)
 
     def run(self, signature: str, inputs: Mapping[str, NDArray[Any]]) -> Arrays:
-        """Run a signature, and return its outputs without the cache."""
+        """Run a signature, and return its outputs without the cache.
+
+        Args:
+            signature: Its name in the file.
+            inputs: Arrays by name, without the cache.
+        """
         return self._session.run(signature, inputs)
 
     def chain(self, sampling: Sampling) -> DeviceChain | None:
-        """Return what chooses tokens on the device and steps ahead of the caller; None where that cannot be."""
+        """Return a chain that chooses tokens on the device and steps ahead of the caller.
+
+        Args:
+            sampling: How tokens are chosen.
+
+        Returns:
+            None where the model or the way of choosing does not allow it.
+        """
         return self._chain(self._session, sampling)
 
     def reset(self) -> None:
@@ -48,7 +64,11 @@ class CachedRuns:
         return {name: self._session.state(name) for name in self._session.states}
 
     def set(self, values: Mapping[str, NDArray[Any]]) -> None:
-        """Fill the cache with values that :meth:`values` returned."""
+        """Fill the cache with values that :meth:`values` returned.
+
+        Args:
+            values: Arrays by the names of the cache's tensors.
+        """
         self._session.reset(values)
 
     def close(self) -> None:

@@ -21,7 +21,14 @@ class ChannelText:
         self._until = self._next_mark()
 
     def add(self, piece: str) -> list[tuple[str | None, str]]:
-        """Return what is known of the text: the names of channels, None for the user, with what is added to each."""
+        """Add a piece to the text, and return the texts that are certain by now.
+
+        Args:
+            piece: Any part of the answer; it may end within a mark.
+
+        Returns:
+            Pairs of a channel's name, None for the user, and the text that is added to it.
+        """
         found: list[tuple[str | None, str]] = []
         while piece:
             text = self._until.add(piece)

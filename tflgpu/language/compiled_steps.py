@@ -68,10 +68,17 @@ class CompiledSteps:
         return CachedRuns(self._model.session(self._caches), self._empty, self.chain)
 
     def chain(self, session: tflgpu.ModelSession, sampling: Sampling) -> DeviceChain | None:
-        """Return what runs the signature ``decode`` before the token is known that it reads; None where that cannot be.
+        """Return a chain that starts the signature ``decode`` before the host knows the token that it reads.
 
         A step that runs in vain writes rows of the cache that the next one at its place writes anew. So each cache has
         a row for each place, and the device runs the whole step.
+
+        Args:
+            session: Has the cache.
+            sampling: How tokens are chosen.
+
+        Returns:
+            None where the model or the way of choosing does not allow it.
         """
         scores = next(info for info in self._decode.outputs if info.name == SCORES)
         token = next(info for info in self._decode.inputs if info.name == self._steps.decode.tokens)

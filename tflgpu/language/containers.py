@@ -112,7 +112,11 @@ def open_language_file(path: str | PathLike[str]) -> LanguageFile:
 
 
 def tokenizer_data(data: bytes) -> TokenizerData:
-    """Return the bytes of a tokenizer's file with the package that reads it: JSON is of ``tokenizers``."""
+    """Return the bytes of a tokenizer's file with the package that reads it.
+
+    Args:
+        data: JSON of ``tokenizers``, or else a model of ``sentencepiece``.
+    """
     return TokenizerData("tokenizers" if data.lstrip()[:1] == b"{" else "sentencepiece", data)
 
 

@@ -29,9 +29,11 @@ class DeviceChain:
         self._scores, self._next = sampler.device_buffer(GIVEN_SCORES), model.device_buffer(token)
 
     def enqueue(self, inputs: Mapping[str, NDArray[Any]], draw: float) -> ChosenToken:
-        """Start a step. It reads the token of the last one, unless it is among the inputs.
+        """Start a step. It reads the token of the last step, unless the token is among the inputs.
 
-        draw: the random number of the token that it chooses.
+        Args:
+            inputs: Arrays by name, without the cache.
+            draw: A random number in [0, 1), by which the token is chosen.
         """
         self._session.enqueue(DECODE, {self._token: self._next, **inputs}, {SCORES: self._scores})
         given: dict[str, Any] = {GIVEN_SCORES: self._scores}

@@ -48,7 +48,14 @@ _JSON_MARKS = CallMarks("<tool_call>", "</tool_call>")
 
 
 def call_marks(metadata: LanguageMetadata) -> CallMarks:
-    """Return the marks of a file's calls. Raises ModelError for a syntax that is not known."""
+    """Return the marks of a file's calls of functions.
+
+    Args:
+        metadata: The file's.
+
+    Raises:
+        ModelError: The syntax of calls is not known.
+    """
     known, fields = _MARKS.get(metadata.model_type, _JSON_MARKS), metadata.model_fields
     syntax = str(fields.get("syntax_type") or known.syntax).lower()
     if syntax not in _READERS:
@@ -62,9 +69,14 @@ def call_marks(metadata: LanguageMetadata) -> CallMarks:
 
 
 def parted(text: str, marks: CallMarks) -> tuple[str, list[FunctionCall]]:
-    """Return what an answer says to the user, and the calls in it.
+    """Part an answer into the text for the user and the calls of functions.
 
-    Raises ValueError for a call that cannot be read; the message has it.
+    Args:
+        text: The whole answer.
+        marks: The marks of calls.
+
+    Raises:
+        ValueError: A call cannot be read; the message has it.
     """
     said, calls = "", []
     while (begin := text.find(marks.start)) >= 0:

@@ -57,11 +57,19 @@ class Grammars:
         return self._constraint("schema", self._library.LLMatcher.grammar_from_json_schema, text)
 
     def regex(self, pattern: str) -> TokenConstraint:
-        """Return the constraint of a regular expression, which the whole answer matches. Raises as :meth:`json`."""
+        """Return the constraint of a regular expression. The errors are those of :meth:`json`.
+
+        Args:
+            pattern: In the syntax of Rust's crate regex; the whole answer matches it.
+        """
         return self._constraint("regular expression", self._library.LLMatcher.grammar_from_regex, pattern)
 
     def lark(self, grammar: str) -> TokenConstraint:
-        """Return the constraint of a grammar in the syntax of Lark. Raises as :meth:`json`."""
+        """Return the constraint of a grammar. The errors are those of :meth:`json`.
+
+        Args:
+            grammar: In the syntax of Lark; the answer is its rule ``start``.
+        """
         return self._constraint("grammar", self._library.LLMatcher.grammar_from_lark, grammar)
 
     def _constraint(self, kind: str, make: Any, text: str) -> TokenConstraint:
@@ -92,7 +100,14 @@ class TokenConstraint:
         return np.unpackbits(bits, bitorder="little").astype(bool)
 
     def take(self, token: int) -> None:
-        """Note the token that was chosen. Raises DeviceError if the matcher does not take it."""
+        """Note the token that was chosen.
+
+        Args:
+            token: One that the constraint allowed.
+
+        Raises:
+            DeviceError: The constraint does not allow it.
+        """
         if not self._matcher.consume_token(token):
             raise DeviceError(f"the constraint does not take token {token}: {self._matcher.get_error()}")
 

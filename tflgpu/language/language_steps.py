@@ -48,7 +48,14 @@ class LanguageSteps:
 
 
 def language_steps(signatures: Iterable[SignatureInfo]) -> LanguageSteps:
-    """Return what a file's signatures take. Raises ModelError for those of a model that is no language model."""
+    """Return the steps of a language model: its signatures for prompts and for single tokens.
+
+    Args:
+        signatures: Those of the file.
+
+    Raises:
+        ModelError: They are not those of a language model.
+    """
     known = {signature.key: signature for signature in signatures if signature.key is not None}
     if DECODE not in known:
         listed = ", ".join(map(repr, known)) or "none"

@@ -90,10 +90,14 @@ _LETTERS_OF_BYTES = 1
 
 
 def section_metadata(data: bytes) -> LanguageMetadata:
-    """Return what a .litertlm file has: a message LlmMetadata.
+    """Return the metadata of a .litertlm file.
 
-    Raises ModelError for a damaged message, or one with what is not supported; ValueError if the package with the
-    generated classes is not installed.
+    Args:
+        data: A message LlmMetadata.
+
+    Raises:
+        ModelError: The message is damaged, or asks for something that is not supported.
+        ValueError: The package with the generated classes is not installed.
     """
     message = _parsed(_generated("llm_metadata_pb2").LlmMetadata, data)
     _check_runtime(message.min_runtime_version)
@@ -121,8 +125,15 @@ def section_metadata(data: bytes) -> LanguageMetadata:
 
 
 def embedding_metadata(data: bytes) -> LanguageMetadata:
-    """Return what a .litertlm file with an encoder of texts has: a message EmbeddingMetadata. Raises as
-    :func:`section_metadata` does."""
+    """Return the metadata of a .litertlm file with an encoder of texts.
+
+    Args:
+        data: A message EmbeddingMetadata.
+
+    Raises:
+        ModelError: The message is damaged, or asks for something that is not supported.
+        ValueError: The package with the generated classes is not installed.
+    """
     message = _parsed(_generated("embedding_metadata_pb2").EmbeddingMetadata, data)
     _check_runtime(message.min_runtime_version)
     kind, end = message.embedding_model_type.WhichOneof("model_type"), _named_token(message.eos_token)
@@ -137,7 +148,15 @@ def embedding_metadata(data: bytes) -> LanguageMetadata:
 
 
 def check_executor_metadata(data: bytes) -> None:
-    """Raise ModelError for a message ExecutorMetadata of a .litertlm file that asks for what is not supported."""
+    """Accept the caches and masks of a .litertlm file if they are supported.
+
+    Args:
+        data: A message ExecutorMetadata.
+
+    Raises:
+        ModelError: The message is damaged, or asks for something that is not supported.
+        ValueError: The package with the generated classes is not installed.
+    """
     executor = _parsed(_generated("executor_metadata_pb2").ExecutorMetadata, data).llm_executor_metadata
     for state in executor.state_buffers:
         names = {state.prefill_input_name, state.prefill_output_name, state.decode_input_name, state.decode_output_name}
@@ -154,7 +173,15 @@ def check_executor_metadata(data: bytes) -> None:
 
 
 def task_metadata(data: bytes) -> LanguageMetadata:
-    """Return what a .task file has: a message LlmParameters. Raises as :func:`section_metadata` does."""
+    """Return the metadata of a .task file.
+
+    Args:
+        data: A message LlmParameters.
+
+    Raises:
+        ModelError: The message is damaged, or asks for something that is not supported.
+        ValueError: The package protobuf is not installed.
+    """
     try:
         from tflgpu.language.task_schema import llm_parameters
     except ModuleNotFoundError as error:

@@ -27,7 +27,12 @@ _THOUGHTS = ("reasoning_content", "thinking", "reasoning")
 def written_prompt(metadata: LanguageMetadata, prompt: str) -> str:
     """Return the prompt as a user's part of a conversation, up to where the model's answer begins.
 
-    Raises ModelError for a template that fails.
+    Args:
+        metadata: The file's, with its template.
+        prompt: The user's words.
+
+    Raises:
+        ModelError: The template fails.
     """
     return written(metadata, [{"role": "user", "content": prompt}])
 

@@ -34,7 +34,11 @@ class ReplyParts:
         self._said: dict[str | None, str] = {}
 
     def add(self, piece: str) -> list[Part]:
-        """Return what a piece adds. Calls are no parts: :meth:`message` has them."""
+        """Return the parts that a piece adds. Calls of functions are no parts: :meth:`message` has them.
+
+        Args:
+            piece: The next characters of the answer.
+        """
         return self._parts(self._split.add(piece))
 
     def finish(self) -> list[Part]:

@@ -74,14 +74,22 @@ class Sampling:
         return (self.repetition_penalty, self.presence_penalty, self.frequency_penalty) != (1, 0, 0)
 
     def candidates(self, vocabulary: int) -> int | None:
-        """How many tokens with the largest scores may be chosen; None for all of them."""
+        """Return the number of tokens with the largest scores that may be chosen; None for all tokens.
+
+        Args:
+            vocabulary: Number of tokens.
+        """
         return None if self.top_k is None or self.top_k >= vocabulary else self.top_k
 
 
 def sampling_of(file: FileSampler | None) -> Sampling:
-    """Return how a file asks for tokens to be chosen; greedy if it does not say it.
+    """Return how a file asks for tokens to be chosen.
 
-    Raises ModelError for a sampler that cannot be.
+    Args:
+        file: The file's parameters; None and those of no type are greedy.
+
+    Raises:
+        ModelError: The parameters have no type, or are not allowed.
     """
     if file is None or file.type == "greedy":
         return Sampling()
@@ -113,7 +121,11 @@ class Constraint(Protocol):
         """Return whether each token may be the next one."""
 
     def take(self, token: int) -> None:
-        """Note the token that was chosen."""
+        """Note the token that was chosen.
+
+        Args:
+            token: One that the constraint allowed.
+        """
 
 
 @dataclass(frozen=True)
@@ -236,7 +248,16 @@ class Sampler:
 
 
 def likelihood(scores: NDArray[Any], token: int, likeliest: int = 0) -> TokenLikelihood:
-    """Return how likely a token is by the scores of all, and the likeliest ones."""
+    """Return how likely a token is, and the likeliest tokens.
+
+    Args:
+        scores: The scores of all tokens, in any shape.
+        token: The one that was chosen.
+        likeliest: How many of the likeliest tokens to return.
+
+    Returns:
+        Natural logarithms of probabilities: a softmax of the scores in double precision.
+    """
     scores = scores.astype(np.float64).ravel()
     below = scores - scores.max()
     logarithms = below - np.log(np.exp(below).sum())
@@ -247,6 +268,13 @@ def likelihood(scores: NDArray[Any], token: int, likeliest: int = 0) -> TokenLik
 
 
 def check_scores(total: float) -> None:
-    """Raise DeviceError if scores are no numbers, by their sum."""
+    """Accept scores that are numbers.
+
+    Args:
+        total: Their sum.
+
+    Raises:
+        DeviceError: The sum is infinite or no number.
+    """
     if not total < inf:
         raise DeviceError("the model's scores are no numbers; precision fp32 may help")

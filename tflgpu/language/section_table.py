@@ -49,9 +49,14 @@ class Section:
 
 
 def read_sections(file: BinaryIO, size: int) -> tuple[Section, ...]:
-    """Return the sections of a .litertlm file of ``size`` bytes.
+    """Return the sections of a .litertlm file.
 
-    Raises ModelError for another format, another version, or a table that points outside of the file.
+    Args:
+        file: Is read from its begin on.
+        size: The file's length in bytes.
+
+    Raises:
+        ModelError: It has another format or version, or its table points outside of the file.
     """
     head = file.read(_HEADER_BEGIN)
     if len(head) < _HEADER_BEGIN or head[: len(MAGIC)] != MAGIC:

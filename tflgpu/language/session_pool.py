@@ -21,7 +21,11 @@ class SessionPool:
     def answer(self, tokens: list[int], wish: Wish) -> Answer:
         """Answer a text in a session of its own, from an empty cache on: an answer depends on no earlier one.
 
-        Raises what :meth:`Session.answer` does, but no BusyError.
+        The errors are those of :meth:`Session.answer`, except BusyError.
+
+        Args:
+            tokens: The whole text.
+            wish: The limits of the answer, and how its tokens are chosen.
         """
         with self._lock:
             session = self._free.pop() if self._free else None

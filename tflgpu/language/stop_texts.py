@@ -24,7 +24,11 @@ class TextUntilStop:
         return self.found != ""
 
     def add(self, piece: str) -> str:
-        """Return what is known to be before a stop, of the text so far that was not returned yet."""
+        """Add a piece, and return the text that is certainly before a stop and was not returned yet.
+
+        Args:
+            piece: The next characters; a stop may begin in one piece and end in another.
+        """
         if self.is_over or not piece:
             return ""
         text = self._held + piece

@@ -23,12 +23,18 @@ LARGEST_ADDITION = 1 << 20
 
 
 def render(template: str, variables: Mapping[str, Any]) -> str:
-    """Return the text of a template, which may compute but reach nothing of this process. Raises anything, as
-    programs do.
+    """Return the text of a template, which may compute but reach nothing of this process.
 
     Templates have what transformers documents: its tags ``break``, ``continue`` and ``generation``, its functions
     ``raise_exception`` and ``strftime_now``, ``tojson`` without escapes of HTML, and neither ``dict`` nor
     ``namespace`` with attributes of Python's own.
+
+    Args:
+        template: In the language of Jinja.
+        variables: In types of JSON.
+
+    Raises:
+        Exception: A template is a program, which can fail with any error.
     """
     from jinja2 import TemplateError
     from jinja2.exceptions import SecurityError
@@ -109,7 +115,14 @@ def generation_tag() -> type[Any]:
 
 
 def reply(request: Mapping[str, Any]) -> dict[str, str]:
-    """Render what a request asks for. The reply has the text or the error."""
+    """Render the template of a request.
+
+    Args:
+        request: Has ``template`` and ``variables``.
+
+    Returns:
+        The ``text``, or the ``error``.
+    """
     try:
         text = render(request["template"], request["variables"])
     except MemoryError:

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 
 def check_texts(what: str, texts: object) -> None:
-    """Raise TypeError for what is no sequence of texts, ValueError for an empty text."""
+    """Accept a list of texts that are not empty.
+
+    Args:
+        what: The name of the list, for messages.
+        texts: A caller's value.
+
+    Raises:
+        TypeError: It is no sequence of texts.
+        ValueError: A text is empty.
+    """
     if isinstance(texts, str) or not isinstance(texts, Sequence) or not all(isinstance(each, str) for each in texts):
         raise TypeError(f"{what} is {texts!r}; a list of texts was expected")
     if "" in texts:
@@ -14,7 +23,16 @@ def check_texts(what: str, texts: object) -> None:
 
 
 def utf8_text(what: str, text: object) -> str:
-    """Return a text. Raises TypeError for anything else, ValueError for one that UTF-8 does not have."""
+    """Return a caller's text.
+
+    Args:
+        what: The name of the text, for messages.
+        text: A caller's value.
+
+    Raises:
+        TypeError: It is no text.
+        ValueError: UTF-8 cannot have it, because it has a lone surrogate.
+    """
     if not isinstance(text, str):
         raise TypeError(_no_text(what, text))
     try:

@@ -24,17 +24,33 @@ class Tokenizer(Protocol):
     """Protocol of the tokenizers that :class:`tflgpu.language.Generator` takes."""
 
     def encode(self, text: str) -> list[int]:
-        """Return the tokens of a text, without tokens for its beginning and end."""
+        """Return the tokens of a text, without tokens for its beginning and end.
+
+        Args:
+            text: It need not end with a whole word.
+        """
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens."""
+        """Return the text of tokens.
+
+        Args:
+            tokens: Of the vocabulary.
+        """
 
     def find(self, text: str) -> int | None:
-        """Return the one token that has this text or name, if there is one."""
+        """Return the one token that has a text or a name, None if there is none.
+
+        Args:
+            text: The text of a piece, or the name of a special token.
+        """
 
 
 def load_tokenizer(file: TokenizerData, bytes_as_letters: bool = False) -> Tokenizer:
     """Return the tokenizer of a file.
+
+    Args:
+        file: Its bytes, and the package that reads them.
+        bytes_as_letters: Whether each letter of the tokenizer stands for a byte.
 
     Raises:
         ValueError: The package that reads it is not installed; the message says how to install it.
@@ -51,9 +67,16 @@ def load_tokenizer(file: TokenizerData, bytes_as_letters: bool = False) -> Token
 
 
 def given_tokenizer(file: LanguageFile, given: str | PathLike[str] | Tokenizer | None) -> Tokenizer:
-    """Return a caller's tokenizer: a file's path or an object; or else that of the model's file.
+    """Return a caller's tokenizer, or else that of the model's file.
 
-    Raises as :func:`load_tokenizer` does, and ValueError if there is none, OSError if a file cannot be read.
+    Args:
+        file: The model's file.
+        given: A path of a tokenizer's file, or an object; None for the model's.
+
+    Raises:
+        ValueError: There is no tokenizer, or the package that reads it is not installed.
+        ModelError: The tokenizer is damaged.
+        OSError: The file cannot be read.
     """
     if isinstance(given, str | PathLike):
         return load_tokenizer(tokenizer_data(Path(given).read_bytes()))
@@ -65,7 +88,12 @@ def given_tokenizer(file: LanguageFile, given: str | PathLike[str] | Tokenizer |
 
 
 def tokens_of(tokenizer: Tokenizer, named: NamedToken) -> tuple[int, ...]:
-    """Return the tokens that a file names by their text or by their ids."""
+    """Return the tokens that a file names.
+
+    Args:
+        tokenizer: Of the file's model.
+        named: A text, which is one token or several, or ids.
+    """
     if not isinstance(named, str):
         return named
     found = tokenizer.find(named)
@@ -157,16 +185,28 @@ class Letters:
         self._bytes = {letter: byte for byte, letter in self._letters.items()}
 
     def encode(self, text: str) -> list[int]:
-        """Return the tokens of the letters of its bytes."""
+        """Return the tokens of the letters of a text's bytes.
+
+        Args:
+            text: Its bytes are those of UTF-8.
+        """
         return self._tokenizer.encode("".join(self._letters[byte] for byte in text.encode()))
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of the bytes of their letters."""
+        """Return the text of the bytes of the tokens' letters. Bytes that are no UTF-8 are replaced.
+
+        Args:
+            tokens: Of the vocabulary.
+        """
         letters = self._tokenizer.decode(tokens)
         return bytes(self._bytes[letter] for letter in letters if letter in self._bytes).decode("utf-8", "replace")
 
     def find(self, text: str) -> int | None:
-        """Return the one token of these letters, if there is one."""
+        """Return the one token of a text's letters, None if there is none.
+
+        Args:
+            text: Letters that stand for bytes.
+        """
         return self._tokenizer.find(text)
 
 
@@ -182,7 +222,11 @@ class TextOfTokens:
         self._told = len(self._tokens)  # tokens whose text was given
 
     def add(self, token: int) -> str:
-        """Return what the token adds to the text."""
+        """Return the text that a token adds; it may be empty until a whole character is known.
+
+        Args:
+            token: The next one.
+        """
         self._tokens.append(token)
         return self._next(is_last=False)
 

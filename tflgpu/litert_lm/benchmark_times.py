@@ -7,8 +7,15 @@ from tflgpu.litert_lm.configs import BenchmarkInfo
 
 
 def benchmark_info(seconds: float, taken: Statistics | None) -> BenchmarkInfo:
-    """Return the times of the last answer of an engine that was ready after ``seconds``. Raises RuntimeError without
-    one."""
+    """Return the times of an engine's last answer.
+
+    Args:
+        seconds: Time until the engine was ready.
+        taken: The answer's tokens and times; None if there was no answer.
+
+    Raises:
+        RuntimeError: There was none.
+    """
     if taken is None:
         raise RuntimeError("there was no answer yet whose times could be told")
     first = taken.prefill_seconds + (1 / taken.decode_rate if taken.decode_rate else 0.0)

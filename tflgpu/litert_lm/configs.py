@@ -159,7 +159,17 @@ def changed(
     penalties: RepetitionPenaltyConfig | None,
     suppressed: SuppressTokensConfig | None,
 ) -> Sampling | None:
-    """Return how tokens are chosen, with penalties and without some tokens; None for what the file says."""
+    """Return how tokens are chosen, with penalties and without some tokens.
+
+    Args:
+        sampling: The caller's choice; None for the file's.
+        default: The file's choice, which penalties are added to if the caller has none.
+        penalties: None for no penalties.
+        suppressed: Tokens that are never chosen; None for none.
+
+    Returns:
+        None for what the file says.
+    """
     if penalties is None and suppressed is None:
         return sampling
     chosen = default if sampling is None else sampling

@@ -76,11 +76,19 @@ class Engine:
         return [list(stop) for stop in self._engine.stops]
 
     def tokenize(self, text: str) -> list[int]:
-        """Return the tokens of a text, without a start token."""
+        """Return the tokens of a text, without a start token.
+
+        Args:
+            text: No template is applied to it.
+        """
         return self._engine.tokenizer.encode(text)
 
     def detokenize(self, token_ids: Sequence[int]) -> str:
-        """Return the text of tokens."""
+        """Return the text of tokens.
+
+        Args:
+            token_ids: Tokens of the model's vocabulary.
+        """
         return self._engine.tokenizer.decode(token_ids)
 
     def create_conversation(
@@ -169,7 +177,15 @@ class Engine:
 
 
 def refuse(call: str, settings: Mapping[str, object]) -> None:
-    """Raise ValueError for settings that have a value."""
+    """Accept settings only if they have no value.
+
+    Args:
+        call: The function's name, for the message.
+        settings: Values by name. None and False are no values.
+
+    Raises:
+        ValueError: One has a value.
+    """
     given = [name for name, value in settings.items() if value not in (None, False)]
     if given:
         raise ValueError(f"{call} has the settings {', '.join(given)}, which tflgpu does not support")

@@ -181,12 +181,20 @@ class Message(dict[str, Any]):
 
     @classmethod
     def system(cls, said: str | Contents) -> Message:
-        """Return a message that tells the model how to answer."""
+        """Return a message that tells the model how to answer.
+
+        Args:
+            said: A text, or several parts.
+        """
         return cls(Role.SYSTEM, said if isinstance(said, Contents) else Contents.of(said))
 
     @classmethod
     def user(cls, said: str | Contents) -> Message:
-        """Return a message of a user."""
+        """Return a message of a user.
+
+        Args:
+            said: A text, or several parts, such as images.
+        """
         return cls(Role.USER, said if isinstance(said, Contents) else Contents.of(said))
 
     @classmethod
@@ -196,17 +204,31 @@ class Message(dict[str, Any]):
         tool_calls: Sequence[ToolCall] = (),
         channels: Mapping[str, str] | None = None,
     ) -> Message:
-        """Return a message of the model."""
+        """Return a message of the model.
+
+        Args:
+            contents: The parts of the answer; None for an answer that only calls functions.
+            tool_calls: Functions that the model calls.
+            channels: Texts besides the answer by the name of their channel, such as thoughts.
+        """
         return cls(Role.MODEL, contents, tool_calls, channels)
 
     @classmethod
     def tool(cls, contents: Contents) -> Message:
-        """Return a message with what functions returned."""
+        """Return a message with the results of functions.
+
+        Args:
+            contents: A :class:`ToolResponse` for each.
+        """
         return cls(Role.TOOL, contents)
 
 
 def as_message(said: str | Contents | Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message of what a caller says."""
+    """Return a caller's words as a message, in types of JSON.
+
+    Args:
+        said: A text or parts of a user, or a message that is whole already.
+    """
     if isinstance(said, str):
         return {"role": "user", "content": said}
     return Message.user(said) if isinstance(said, Contents) else said

@@ -40,7 +40,16 @@ class Answering:
         self.engine, self.name, self._sessions, self._metrics = engine, name, sessions, metrics
 
     def prepare_chat(self, request: ChatRequest) -> Prepared:
-        """Return what a chat asks for. Raises ValueError, TypeError or ModelError."""
+        """Return a chat's request, ready to be answered.
+
+        Args:
+            request: It is valid as JSON; the model may still not support a part of it.
+
+        Raises:
+            ValueError: The text is too long, or a part of the request is not supported.
+            TypeError: A message or an option has a wrong type.
+            ModelError: The file's template cannot write the messages.
+        """
         metadata = self.engine.file.metadata
         tools = request.tools if request.tool_choice != "none" else None
         messages = [_with_arguments(message) for message in request.messages]
@@ -60,7 +69,16 @@ class Answering:
         )
 
     def prepare_completion(self, request: CompletionRequest) -> Prepared:
-        """Return what a completion asks for. Raises ValueError, TypeError or ModelError."""
+        """Return a completion's request, ready to be answered.
+
+        Args:
+            request: It is valid as JSON; the model may still not support a part of it.
+
+        Raises:
+            ValueError: The text is too long, or a part of the request is not supported.
+            TypeError: An option has a wrong type.
+            ModelError: The file cannot answer it.
+        """
         given = request.prompt
         tokens = self.engine.encode(given) if isinstance(given, str) else given
         wish = self.engine.wish(
@@ -89,7 +107,12 @@ class Answering:
         raise ValueError(f"response_format is {form!r}; text, json_object or json_schema with its schema was expected")
 
     async def parts(self, prepared: Prepared, taken: list[Answer]) -> AsyncIterator[Part]:
-        """Yield the parts of an answer as they come. ``taken`` has the answer as soon as there is one."""
+        """Yield the parts of an answer as they come.
+
+        Args:
+            prepared: Made by one of the methods above.
+            taken: Gets the answer as soon as there is one.
+        """
         async with self._sessions.one(prepared.tokens) as session:
             answer = await asyncio.to_thread(session.answer, prepared.tokens, prepared.wish)
             taken.append(answer)
@@ -104,7 +127,12 @@ class Answering:
                 self._metrics.add(answer.statistics)
 
     async def chat(self, request: ChatRequest, prepared: Prepared) -> dict[str, Any]:
-        """Return the whole response to a chat."""
+        """Return the whole response to a chat, in types of JSON.
+
+        Args:
+            request: The client's.
+            prepared: Made of it by :meth:`prepare_chat`.
+        """
         taken: list[Answer] = []
         async for _ in self.parts(prepared, taken):
             pass
@@ -117,7 +145,12 @@ class Answering:
         }
 
     async def chat_stream(self, request: ChatRequest, prepared: Prepared) -> AsyncIterator[str]:
-        """Yield the events of a chat's response."""
+        """Yield the events of a chat's response, as texts of server-sent events.
+
+        Args:
+            request: The client's.
+            prepared: Made of it by :meth:`prepare_chat`.
+        """
         head, taken, told = self._response("chat.completion.chunk", "chatcmpl"), list[Answer](), 0
 
         def event(delta: dict[str, Any], end: str | None = None) -> str:
@@ -143,7 +176,12 @@ class Answering:
         yield "data: [DONE]\n\n"
 
     async def completion(self, request: CompletionRequest, prepared: Prepared) -> dict[str, Any]:
-        """Return the whole response to a completion."""
+        """Return the whole response to a completion, in types of JSON.
+
+        Args:
+            request: The client's.
+            prepared: Made of it by :meth:`prepare_completion`.
+        """
         taken: list[Answer] = []
         text = "".join([part.text async for part in self.parts(prepared, taken)])
         choice = {"index": 0, "text": text, "finish_reason": _FINISH[taken[0].statistics.end]}
@@ -151,7 +189,12 @@ class Answering:
         return self._response("text_completion", "cmpl") | {"choices": [choice], "usage": _usage(taken[0].statistics)}
 
     async def completion_stream(self, request: CompletionRequest, prepared: Prepared) -> AsyncIterator[str]:
-        """Yield the events of a completion's response."""
+        """Yield the events of a completion's response, as texts of server-sent events.
+
+        Args:
+            request: The client's.
+            prepared: Made of it by :meth:`prepare_completion`.
+        """
         head, taken = self._response("text_completion", "cmpl"), list[Answer]()
         choice: dict[str, Any] = {"index": 0, "text": "", "finish_reason": None, "logprobs": None}
         told = 0

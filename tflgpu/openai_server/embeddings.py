@@ -12,7 +12,16 @@ from tflgpu.openai_server.requests import EmbeddingRequest
 
 
 def embeddings(embedder: Embedder, name: str, request: EmbeddingRequest) -> dict[str, Any]:
-    """Return the whole response to a request. Raises ValueError for a text that cannot be read."""
+    """Return the whole response to a request for vectors, in types of JSON.
+
+    Args:
+        embedder: Computes the vectors.
+        name: The model's name in the response.
+        request: One text or several, also as tokens.
+
+    Raises:
+        ValueError: A text cannot be read.
+    """
     given = request.input
     single = isinstance(given, str) or (bool(given) and isinstance(given[0], int))
     texts: list[Any] = [given] if single else list(given)

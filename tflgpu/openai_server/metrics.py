@@ -23,7 +23,11 @@ class Metrics:
         Gauge("tflgpu_busy_sessions", "Sessions that answer.", registry=self._registry).set_function(busy)
 
     def add(self, taken: Statistics) -> None:
-        """Count an answer that is over."""
+        """Count an answer that is over.
+
+        Args:
+            taken: Its tokens and times.
+        """
         self._requests.labels(taken.end).inc()
         self._prompt.inc(taken.prompt_tokens)
         self._kept.inc(taken.kept_tokens)

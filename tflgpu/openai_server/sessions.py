@@ -26,7 +26,11 @@ class Sessions:
 
     @asynccontextmanager
     async def one(self, tokens: Sequence[int]) -> AsyncIterator[Session]:
-        """Lend a session. It is free again after the block."""
+        """Lend a session, and take it back after the block. Waits until one is free.
+
+        Args:
+            tokens: Those that will be read: the session that knows most of their beginning is chosen.
+        """
         async with self._places:
             best = max(self._free, key=lambda session: _equal(session.tokens, tokens), default=None)
             # A session that has read nothing of this text is kept for the text that it has.
