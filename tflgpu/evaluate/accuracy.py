@@ -27,7 +27,16 @@ class Errors:
 
     @classmethod
     def of(cls, reference: Array, got: Array, quantum: float | None) -> Errors:
-        """In the tensor's own numbers, as :class:`Deviation` has them. Raises ValueError if the shapes differ."""
+        """Return the errors of one tensor in one run, in the tensor's own numbers.
+
+        Args:
+            reference: LiteRT's.
+            got: tflgpu's.
+            quantum: Errors are divided by it; None for 1.
+
+        Raises:
+            ValueError: The shapes differ.
+        """
         if reference.shape != got.shape:
             raise ValueError(f"LiteRT gives shape {list(reference.shape)} where tflgpu gives {list(got.shape)}")
         expected = reference.astype(np.float64) / (quantum or 1)
@@ -51,11 +60,23 @@ class Deviation:
         self._lowest = self._highest = 0.0
 
     def add(self, reference: Array, got: Array) -> None:
-        """Take in one run. Raises ValueError if the shapes differ."""
+        """Take in one run.
+
+        Args:
+            reference: LiteRT's tensor.
+            got: tflgpu's tensor.
+
+        Raises:
+            ValueError: The shapes differ.
+        """
         self.include(Errors.of(reference, got, self.quantum))
 
     def include(self, errors: Errors) -> None:
-        """Take in the errors of one run, with this tensor's quantum."""
+        """Take in the errors of one run.
+
+        Args:
+            errors: Computed with this tensor's quantum.
+        """
         self._averages.append(errors.average)
         self.max_error = max(self.max_error, errors.largest)
         self._lowest = min(self._lowest, errors.lowest)
@@ -87,7 +108,12 @@ class Deviation:
 
 
 def absolute_errors(reference: NDArray[np.float64], got: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``|got - reference|``: 0 where both are the same infinity or not a number, infinite where only one is."""
+    """Return ``|got - reference|``: 0 where both are the same infinity or not a number, infinite where only one is.
+
+    Args:
+        reference: The right numbers.
+        got: An array of the same shape.
+    """
     with np.errstate(invalid="ignore"):
         errors: NDArray[np.float64] = np.abs(got - reference)
     same = (got == reference) | (np.isnan(got) & np.isnan(reference))
@@ -95,7 +121,12 @@ def absolute_errors(reference: NDArray[np.float64], got: NDArray[np.float64]) ->
 
 
 def real(array: Array, quantization: Quantization | None) -> NDArray[np.float64]:
-    """Return what a tensor's numbers stand for, where its integers are quantized by one scale."""
+    """Return the numbers that a tensor's elements stand for.
+
+    Args:
+        array: Its elements.
+        quantization: Scale and zero point, one for the whole tensor; None if it is not quantized.
+    """
     if quantization is None or array.dtype.kind == "f":
         return array.astype(np.float64)
     return (array.astype(np.float64) - quantization.zero_point[0]) * quantization.scale[0]

@@ -33,7 +33,14 @@ class ObjectDetection(Task):
     name: ClassVar[str] = "coco"
 
     def positions(self, model: CompiledModel) -> tuple[int, ...]:
-        """Where boxes, classes and scores are among the outputs. Raises ValueError for a model that has none."""
+        """Return the places of boxes, classes, scores and their number among the outputs.
+
+        Args:
+            model: The detector.
+
+        Raises:
+            ValueError: The model does not end in a detection.
+        """
         names = [info.name for info in model.outputs]
         found = detector_outputs(model.report, model.outputs)
         if not found:
@@ -41,7 +48,12 @@ class ObjectDetection(Task):
         return tuple(map(names.index, found))
 
     def answers(self, outputs: Mapping[str, Sequence[Array]], infos: Sequence[TensorInfo]) -> Row:
-        """Return the detections of each engine."""
+        """Return the detections of each engine.
+
+        Args:
+            outputs: The detector's outputs by engine.
+            infos: Those of the outputs; not used.
+        """
         found = {engine: detections(each, (), each[2].size) for engine, each in outputs.items()}
         return {"detections": {engine: [[d.index, d.score, *d.box] for d in each] for engine, each in found.items()}}
 
@@ -80,8 +92,13 @@ class Annotations:
     def categories(self, labels: Sequence[str]) -> dict[int, int]:
         """Return the annotations' category of each class of a model, by name; classes without one are left out.
 
-        labels: of the classes; a first one for the background is not counted. Without labels class n is category n + 1,
-        as TFLite's tool has it. Raises ValueError if no label is the name of a category.
+        Args:
+            labels: Names of the classes; a first one for the background is not counted. Without labels class n is
+                category
+                n + 1, as TFLite's tool has it.
+
+        Raises:
+            ValueError: No label is the name of a category.
         """
         names = {str(c["name"]): int(c["id"]) for c in self._truth.dataset["categories"]}
         if not labels:
@@ -93,7 +110,12 @@ class Annotations:
         return found
 
     def precisions(self, rows: Sequence[Row], categories: Mapping[int, int]) -> dict[str, Precision]:
-        """Return the precisions of each engine. rows: one for each file, in any order."""
+        """Return the precisions of each engine, by pycocotools.
+
+        Args:
+            rows: One for each file, in any order.
+            categories: The category of each class, by its number.
+        """
         by_file = {row["file"]: row["detections"] for row in rows}
         results: dict[str, list[dict[str, Any]]] = {}
         for file, image in self._images.items():

@@ -26,15 +26,24 @@ class Detection:
 
 
 def detector_outputs(report: Report, infos: Sequence[TensorInfo]) -> tuple[str, ...]:
-    """Return the names of a detector's outputs, which are boxes, classes, scores and their number; empty for other
-    models."""
+    """Return the names of a detector's outputs: boxes, classes, scores and their number; none for other models.
+
+    Args:
+        report: The model's operators.
+        infos: The model's outputs.
+    """
     known = {info.name for info in infos}
     return next((o.outputs for o in report.operators if o.code == DETECTOR and known.issuperset(o.outputs)), ())
 
 
 def detections(arrays: Sequence[NDArray[Any]], labels: Sequence[str], top: int) -> tuple[Detection, ...]:
-    """Return the best of what is in the first image. arrays: of :func:`detector_outputs`; ``labels`` name the
-    classes."""
+    """Return the best detections in the first image, the one with the highest score first.
+
+    Args:
+        arrays: The outputs that :func:`detector_outputs` names.
+        labels: Names of the classes; there may be fewer than classes.
+        top: Most detections.
+    """
     boxes, classes, scores = (array[0] for array in arrays[:3])
     count = int(arrays[3].reshape(-1)[0])
     best = np.argsort(-scores[:count], kind="stable")[:top]

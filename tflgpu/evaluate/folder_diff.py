@@ -19,17 +19,34 @@ class Difference(Task):
     antialias: ClassVar[bool] = True
 
     def positions(self, model: CompiledModel) -> tuple[int, ...]:
-        """All outputs."""
+        """Return the places of all outputs.
+
+        Args:
+            model: The model that is compared.
+        """
         return tuple(range(len(model.outputs)))
 
     def answers(self, outputs: Mapping[str, Sequence[Array]], infos: Sequence[TensorInfo]) -> Row:
-        """Return the errors of each output beside LiteRT's."""
+        """Return the errors of each output beside LiteRT's.
+
+        Args:
+            outputs: All outputs by engine.
+            infos: Those of the outputs.
+
+        Raises:
+            ValueError: The shapes of an output differ.
+        """
         pairs = zip(outputs[LITERT], outputs[DEVICE], infos, strict=True)
         return {"errors": [asdict(Errors.of(expected, got, _quantum(info))) for expected, got, info in pairs]}
 
 
 def deviations(rows: Sequence[Row], infos: Sequence[TensorInfo]) -> list[Deviation]:
-    """Return the deviations of each output, over all rows."""
+    """Return the deviations of each output, over all rows.
+
+    Args:
+        rows: One for each file.
+        infos: Those of the outputs.
+    """
     found = [Deviation(_quantum(info)) for info in infos]
     for row in rows:
         for deviation, errors in zip(found, row["errors"], strict=True):

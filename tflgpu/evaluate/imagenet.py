@@ -29,7 +29,14 @@ class Classification(Task):
     crop: ClassVar[float | None] = 0.875
 
     def positions(self, model: CompiledModel) -> tuple[int, ...]:
-        """Return the output that has an element for each class. Raises ValueError if there is none."""
+        """Return the place of the output that has an element for each class.
+
+        Args:
+            model: The classifier.
+
+        Raises:
+            ValueError: There is no such output.
+        """
         sizes = [prod(info.shape) for info in model.outputs]
         if self.classes not in sizes:
             outputs = ", ".join(
@@ -39,7 +46,12 @@ class Classification(Task):
         return (sizes.index(self.classes),)
 
     def answers(self, outputs: Mapping[str, Sequence[Array]], infos: Sequence[TensorInfo]) -> Row:
-        """Return the classes of each engine, the most probable first."""
+        """Return the classes of each engine, the most probable first.
+
+        Args:
+            outputs: The one output by engine.
+            infos: Those of the outputs; not used.
+        """
         # A stable sort: among equal scores the first class comes first. Integers are in order as they are.
         orders = {
             engine: np.argsort(-each[0].astype(np.float64).reshape(-1), kind="stable")
@@ -57,10 +69,17 @@ class LabelledImage:
 
 
 def labelled_images(folder: Path, labels: Path, known: Sequence[str], denylist: Path | None) -> list[LabelledImage]:
-    """Return the images of a folder in alphabetical order, line n of ``labels`` belonging to the n-th of them.
+    """Return the images of a folder in alphabetical order, with their labels.
 
-    known: the labels of the model. denylist: a file with the numbers, from 1, of images to leave out, one a line.
-    Raises OSError, or ValueError for files that do not fit each other.
+    Args:
+        folder: The images.
+        labels: A text file; its line n has the label of the n-th image.
+        known: The labels of the model.
+        denylist: A file with the numbers, from 1 on, of images to leave out, one in a line; None to use all.
+
+    Raises:
+        OSError: A file cannot be read.
+        ValueError: The files do not fit each other.
     """
     files, truth = input_files(folder), read_labels(labels)
     if len(files) != len(truth):
@@ -79,7 +98,10 @@ def top_k_accuracies(
 ) -> dict[str, list[float]]:
     """Return for each engine the parts of the images whose label is among the best 1, 2, ... 10 classes.
 
-    rows: one for each image, in any order. labels: of the classes; several may have the same one.
+    Args:
+        rows: One for each image, in any order.
+        images: All images, with their labels.
+        labels: Names of the classes; several may have the same one.
     """
     by_file = {row["file"]: row["best"] for row in rows}
     hits: dict[str, list[list[bool]]] = {}

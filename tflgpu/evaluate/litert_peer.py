@@ -59,9 +59,16 @@ class LiteRT:
         self._outputs = [d["index"] for d in self._interpreter.get_output_details()]
 
     def run(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        """From host arrays to host arrays, in the order of the model's main subgraph.
+        """Run the model in LiteRT's interpreter.
 
-        Raises ValueError if an operator does not accept its inputs (an index out of range).
+        Args:
+            inputs: In the order of the model's main subgraph.
+
+        Returns:
+            The outputs, in the order of the main subgraph.
+
+        Raises:
+            ValueError: LiteRT refuses the inputs, for instance an index out of range.
         """
         try:
             if self._model is not None:
@@ -80,7 +87,11 @@ class LiteRT:
         self._interpreter.reset_all_variables()
 
     def tensor(self, index: int) -> NDArray[Any] | None:
-        """Return a tensor of the main subgraph after a run, by the file's index; None if nothing has computed it."""
+        """Return a tensor of the main subgraph after a run; None if nothing has computed it.
+
+        Args:
+            index: The tensor's index in the file.
+        """
         try:
             result: NDArray[Any] = self._interpreter.get_tensor(index)
         except ValueError:

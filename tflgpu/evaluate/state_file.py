@@ -36,7 +36,11 @@ class StateFile:
     def append(self, row: Row) -> None:
         """Keep a row, unless another process was done with the same evaluation and has removed the file.
 
-        Raises OSError.
+        Args:
+            row: In types of JSON.
+
+        Raises:
+            OSError: The file cannot be written.
         """
         self.rows[row["file"]] = row
         with suppress(FileNotFoundError), open(self.path, "ab", buffering=0, opener=_existing) as file:

@@ -44,14 +44,33 @@ class Task(ABC):
 
     @abstractmethod
     def positions(self, model: CompiledModel) -> tuple[int, ...]:
-        """Which outputs :meth:`answers` gets, in this order. Raises ValueError for a model that does not fit."""
+        """Return the places of the outputs that :meth:`answers` gets, in its order.
+
+        Args:
+            model: The model that is evaluated.
+
+        Raises:
+            ValueError: The model does not fit the task.
+        """
 
     @abstractmethod
     def answers(self, outputs: Mapping[str, Sequence[Array]], infos: Sequence[TensorInfo]) -> Row:
-        """Return what a row keeps of the outputs that each engine gave for one file."""
+        """Return the part of a row that depends on the outputs for one file, in types of JSON.
+
+        Args:
+            outputs: Those that :meth:`positions` names, by engine.
+            infos: Those of the same outputs.
+        """
 
 
 def key_of(file: Path) -> str:
-    """Return a file as it is now: changed in place it has another key. Raises OSError."""
+    """Return the key of a file: path, size and time of change. A file that was changed in place has another key.
+
+    Args:
+        file: It must exist.
+
+    Raises:
+        OSError: Its facts cannot be read.
+    """
     status = file.stat()
     return f"{file.absolute()} {status.st_size} {status.st_mtime_ns}"

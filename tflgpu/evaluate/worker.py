@@ -44,7 +44,11 @@ class Workplace:
 
 @contextmanager
 def in_this_process(task: Task) -> Iterator[Workplace]:
-    """Raise what :class:`Worker` raises."""
+    """Evaluate in this process while the block is open. The errors are those of :class:`Worker`.
+
+    Args:
+        task: The model, its options and the data set.
+    """
     worker = Worker(task)
     with worker.model:
         yield Workplace(worker.engines, lambda files: map(worker, files))

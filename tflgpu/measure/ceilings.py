@@ -22,12 +22,24 @@ class Ceilings:
 
 
 def measure_ceilings(session: Session) -> Ceilings:
-    """By the probes of the device, measured now. Raises BuildError or DeviceError if it fails."""
+    """Return the ceilings of a device by its probes, measured now.
+
+    Args:
+        session: The device.
+
+    Raises:
+        BuildError: A probe does not compile.
+        DeviceError: A probe fails.
+    """
     return ceilings_of(probe(session))
 
 
 def ceilings_of(probes: Probes) -> Ceilings:
-    """By what was measured of the device."""
+    """Return the ceilings of a device: bytes of memory a second, and operations a second by precision.
+
+    Args:
+        probes: Measurements of the device.
+    """
     macs = {"fp32": probes.float_macs, "fp16": probes.matrix_macs or probes.float_macs}
     if probes.half_macs:
         macs["fp16_fast"] = probes.half_macs

@@ -29,10 +29,15 @@ _failed: set[DeviceIdentity] = set()  # in this process
 
 
 def planned_target(device: Device, options: Options, opened: Callable[[], Session] | None = None) -> Target:
-    """Return what planning needs to know of a device, with the cost model that ``options`` ask for.
+    """Return the facts of a device that planning needs, with the cost model that the options ask for.
 
-    opened: gives the session on which to measure the device if that is to be done; without it nothing is measured.
-    Probes that fail leave the built-in model. Raises what :func:`tflgpu.artifact.serializer.open_cache` raises.
+    Probes that fail leave the built-in model. The errors are those of
+    :func:`tflgpu.artifact.serializer.open_cache`.
+
+    Args:
+        device: The device to plan for.
+        options: The precision, the kernels, the cost model and the cache.
+        opened: Gives the session on which to measure the device if that is to be done; None to measure nothing.
     """
     target = device.target(options)
     wanted = _wanted(options)
@@ -62,15 +67,30 @@ def _wanted(options: Options) -> str:
 
 
 def known_probes(device: Device, cache: Cache | None) -> Probes | None:
-    """Return what plans for a device go by: what was measured here, else what comes with tflgpu."""
+    """Return the probes by which models are planned: those of this device, else those that come with tflgpu.
+
+    Args:
+        device: The device.
+        cache: Where probes of earlier processes are; None for no cache.
+
+    Returns:
+        None if the device is not known.
+    """
     from tflgpu.measure.known_devices import shipped_probes  # a warm start does without
 
     return measured_probes(device, cache) or shipped_probes(device.identity, device.compute_units)
 
 
 def measured_probes(device: Device, cache: Cache | None) -> Probes | None:
-    """Return what was measured of a device: the cache's, because its models were planned by that, else this
-    process's."""
+    """Return the probes of a device: the cache's, because its models were planned by those, else this process's.
+
+    Args:
+        device: The device.
+        cache: Also takes this process's probes, if it has none and can be written; None for no cache.
+
+    Returns:
+        None if nothing was measured.
+    """
     found = None if cache is None else load_probes(cache, device.identity)
     if found is None and (cache is None or cache.is_writable):
         found = _measured.get(device.identity)
@@ -80,7 +100,16 @@ def measured_probes(device: Device, cache: Cache | None) -> Probes | None:
 
 
 def measure(session: Session, cache: Cache | None = None) -> Probes:
-    """Measure a device, and keep the result. Raises BuildError or DeviceError if it fails."""
+    """Measure a device, and keep the result.
+
+    Args:
+        session: The device.
+        cache: Takes the result; None keeps it for this process only.
+
+    Raises:
+        BuildError: A probe does not compile.
+        DeviceError: A probe fails.
+    """
     device = session.device
     probes = _measured[device.identity] = probe(session)
     if cache is not None:
@@ -89,7 +118,15 @@ def measure(session: Session, cache: Cache | None = None) -> Probes:
 
 
 def probe(session: Session) -> Probes:
-    """Measure a device. Raises BuildError or DeviceError if it fails."""
+    """Measure a device.
+
+    Args:
+        session: The device.
+
+    Raises:
+        BuildError: A probe does not compile.
+        DeviceError: A probe fails.
+    """
     from tflgpu.codegen.probe_source import probe_program  # a warm start must not import the templates
     from tflgpu.measure.probing import measure_probes
 

@@ -35,8 +35,14 @@ class DeviceModel:
     measured: Probes | None
 
     def target(self, options: Options) -> Target:
-        """Return what planning needs to know. Raises DeviceError if the device does not have what ``options`` ask
-        for."""
+        """Return the facts of the device that planning needs.
+
+        Args:
+            options: The precision and the kernels.
+
+        Raises:
+            DeviceError: The device does not have what the options ask for.
+        """
         return with_costs(self.device.target(options), self.measured)
 
 
@@ -46,7 +52,10 @@ def shipped_models() -> dict[str, Path]:
 
 
 def device_model(request: str) -> DeviceModel:
-    """Return a description by its name among :func:`shipped_models`, or by the path of a file.
+    """Return a description of a device.
+
+    Args:
+        request: A name among :func:`shipped_models`, or the path of a file.
 
     Raises:
         ValueError: There is no such name or file, or the file is no description; the message says what is.

@@ -293,7 +293,10 @@ def _sources(artifact: Artifact, name: str) -> tuple[int, ...]:
 def compared(halves: Sequence[Result], floats: Sequence[Result], large: dict[str, float]) -> list[OffTensor]:
     """Return the tensors that both runs have, in order of execution, with their errors in half precision.
 
-    large: the extremes of tensors that are known to exceed half, by name.
+    Args:
+        halves: Results of every kernel in half precision.
+        floats: Results of every kernel in float.
+        large: The extremes of tensors that are known to exceed half, by name.
     """
     known: dict[str, Array] = {}
     for result in floats:

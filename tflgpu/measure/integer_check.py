@@ -30,8 +30,12 @@ def without_wrong_unit(
 ) -> Target:
     """Return the target, without an integer unit whose sums are not right.
 
-    opened: gives the session on which to try a unit of which neither this process nor the cache knows; without it such
-    a unit is taken to be right.
+    Args:
+        target: Names the unit, if there is one.
+        device: The device.
+        cache: Knows units that were tried earlier; None for no cache.
+        opened: Gives the session on which to try a unit of which neither this process nor the cache knows. None takes
+            such a unit to be right.
     """
     name = target.integer_unit
     tried = (each.trial for each in ARCHITECTURES if each.trial is not None and each.includes(target))

@@ -30,7 +30,12 @@ class KnownDevice:
     probes: Probes
 
     def is_like(self, device: DeviceIdentity, compute_units: int) -> bool:
-        """Whether a device is this one, with whatever driver, and its probes would measure the same now."""
+        """Whether a device is this one, with whatever driver, and its probes would measure the same now.
+
+        Args:
+            device: Its names; the driver's version does not count.
+            compute_units: Those that are used; a part of a device is another device.
+        """
         named = (self.platform, self.device) == (device.platform, device.device)
         return named and self.probes.compute_units == compute_units and self.revision == PROBES_REVISION
 
@@ -42,10 +47,19 @@ def known_devices() -> tuple[KnownDevice, ...]:
 
 
 def rows_of(table: Path) -> tuple[KnownDevice, ...]:
-    """Return what ``python -m scripts.measure_device`` has written."""
+    """Return the rows that ``python -m scripts.measure_device`` has written.
+
+    Args:
+        table: A file of JSON.
+    """
     return tuple(decode(KnownDevice, row, ()) for row in json.loads(table.read_text(encoding="utf-8")))
 
 
 def shipped_probes(device: DeviceIdentity, compute_units: int) -> Probes | None:
-    """Return what is known of a device without measuring it; None if it is not in the table."""
+    """Return the probes of a device that come with tflgpu; None if it is not in the table.
+
+    Args:
+        device: Its names.
+        compute_units: Those that are used.
+    """
     return next((row.probes for row in known_devices() if row.is_like(device, compute_units)), None)

@@ -38,7 +38,16 @@ LEAST_LOCKSTEP, MOST_LOCKSTEP = 8, 64
 
 
 def measure_probes(session: Session, program: ProbeProgram) -> Probes:
-    """Measure a device, in about a second. Raises BuildError or DeviceError if it fails."""
+    """Measure a device, in about a second.
+
+    Args:
+        session: The device.
+        program: The source of the probes, made for the device's limits.
+
+    Raises:
+        BuildError: A probe does not compile.
+        DeviceError: A probe fails.
+    """
     with DeviceFailures(session.device, "measuring it"):
         return _Bench(session, program).measured()
 

@@ -63,13 +63,18 @@ class Result:
 def trace(
     model: bytes, inputs: Sequence[Array], options: Options, outputs: dict[int, Array] | None = None
 ) -> list[Result]:
-    """Run a model once on arrays in the order of its inputs; one entry a kernel, in order of execution.
-
-    outputs: gets the values of the model's outputs, by tensor of the file.
+    """Run a model once, and return the result of every kernel. The errors are those of :func:`tflgpu.compile`.
 
     A loop or a branch that is a piece of its own has one entry for each of its results.
 
-    Raises what :func:`tflgpu.compile` raises.
+    Args:
+        model: The bytes of the file.
+        inputs: Arrays in the order of the model's inputs.
+        options: How the model is compiled.
+        outputs: Gets the values of the model's outputs, by tensor of the file.
+
+    Returns:
+        One entry for each kernel, in order of execution.
     """
     device = choose(options.device, options.threads)
     session = open_session(device)

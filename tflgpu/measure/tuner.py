@@ -133,19 +133,31 @@ class DeviceTuner:
 
 
 def lasting(intervals: Seconds) -> Seconds:
-    """From the begin of each kernel to its end."""
+    """Return the seconds of each kernel, from its begin to its end.
+
+    Args:
+        intervals: A row of begin and end for each kernel, in seconds.
+    """
     return intervals[:, 1] - intervals[:, 0]
 
 
 def until_next(intervals: Seconds) -> Seconds:
-    """From the begin of each kernel to that of the next one: several kernels wait for each other, one does not."""
+    """Return the seconds from the begin of each kernel to that of the next one.
+
+    Of several kernels the next one waits for the one before; a single kernel waits for none.
+
+    Args:
+        intervals: A row of begin and end for each kernel, in seconds.
+    """
     return np.diff(np.append(intervals[:, 0], intervals[-1, 1]))
 
 
 def in_turns(executors: Sequence[Executor], seconds: Callable[[Seconds], Seconds] = lasting) -> list[Seconds]:
-    """Seconds of each kernel of each executor on zeros: the least of several runs, as other work only adds to them.
+    """Return the seconds of each kernel of each executor: the least of several runs, as other work only adds to them.
 
-    seconds: of each kernel, from rows of its begin and its end.
+    Args:
+        executors: They run in turns, on zeros, and have inputs of the same shapes.
+        seconds: Makes seconds of rows of begin and end.
     """
     inputs = [np.zeros(binding.shape, binding.dtype) for binding in executors[0].executable.inputs]
     runs = [[seconds(np.array(executor.profile(inputs, 1))) for executor in executors] for _ in range(RUNS)]
@@ -153,14 +165,22 @@ def in_turns(executors: Sequence[Executor], seconds: Callable[[Seconds], Seconds
 
 
 def seconds_of(nodes: Collection[TensorId], plan: Plan, seconds: Seconds) -> float:
-    """Return the seconds of the kernels of some nodes, by what they write."""
+    """Return the seconds of the kernels that compute some nodes.
+
+    Args:
+        nodes: The outputs of these nodes.
+        plan: The plan that was run.
+        seconds: Those of each kernel of the plan.
+    """
     return TICK + sum(float(s) for k, s in zip(plan.kernels, seconds, strict=True) if k.node.output in nodes)
 
 
 def best_choices(candidates: Candidates, times: dict[str, list[float]]) -> dict[str, TileConfig]:
     """Return the fastest candidate of each kernel; the first one, unless another is faster by more than noise.
 
-    times: of all candidates in their order, with the first one's as the unit.
+    Args:
+        candidates: For each kernel's signature its candidates, the best by the cost model first.
+        times: For each signature the times of all candidates, with that of the first one as the unit.
     """
     best = {}
     for signature, ranked in candidates.items():

@@ -39,7 +39,12 @@ KINDS = (*(PICTURE for _ in range(9)), GAUSSIAN, GAUSSIAN, UNIFORM)
 
 
 def generated_inputs(infos: Sequence[TensorInfo], declared: Sequence[Normalization | None]) -> list[list[Array]]:
-    """Several sets of inputs. declared: how the file says that each input is normalized."""
+    """Return several sets of inputs.
+
+    Args:
+        infos: The model's inputs.
+        declared: The normalization that the file gives for each input; None where it gives none.
+    """
     return [
         [_input(info, normalization, number) for info, normalization in zip(infos, declared, strict=True)]
         for number in range(len(KINDS))
@@ -47,7 +52,12 @@ def generated_inputs(infos: Sequence[TensorInfo], declared: Sequence[Normalizati
 
 
 def checked_inputs(infos: Sequence[TensorInfo], declared: Sequence[Normalization | None]) -> list[list[Array]]:
-    """Few sets of inputs: a picture or signal, normal numbers, and ten times those where the file names no scale."""
+    """Return few sets of inputs: a picture or signal; normal numbers, and ten times those if the file names no scale.
+
+    Args:
+        infos: The model's inputs.
+        declared: The normalization that the file gives for each input; None where it gives none.
+    """
     sets = [[small_picture(info, of) for info, of in zip(infos, declared, strict=True)]]
     floats = [np.dtype(info.dtype).kind == "f" for info in infos]
     for factor in (1, TEN) if any(floats) else ():
@@ -62,7 +72,12 @@ def _normal(info: TensorInfo, factor: int) -> Array:
 
 
 def small_picture(info: TensorInfo, declared: Normalization | None = None) -> Array:
-    """One input, by default of the usual scale (-1..1 for floats); a large image repeats few pixels that are drawn."""
+    """Return one input, in which a large image repeats few pixels that are drawn.
+
+    Args:
+        info: The input.
+        declared: Its normalization; None for the usual scale, which is -1..1 for floats.
+    """
     axes = _image_axes(info.shape)
     drawn = list(info.shape)
     for axis in axes[:2] if axes else ():
@@ -75,13 +90,22 @@ def small_picture(info: TensorInfo, declared: Normalization | None = None) -> Ar
 
 
 def normalizations(model: bytes, inputs: int) -> list[Normalization | None]:
-    """Return the normalization that the file's metadata give for each of so many inputs."""
+    """Return the normalization that the file's metadata give for each input.
+
+    Args:
+        model: The bytes of the file.
+        inputs: The number of inputs. Metadata of another number are ignored.
+    """
     declared = [each.normalization for each in read_metadata(model).inputs]
     return declared if len(declared) == inputs else [None] * inputs
 
 
 def scales(declared: Sequence[Normalization | None]) -> list[int]:
-    """By number of the set: equal where inputs are of about the same size, so that outputs can be compared."""
+    """Return the size of each set of inputs as a number: outputs of sets with equal numbers can be compared.
+
+    Args:
+        declared: The normalization that the file gives for each input; None where it gives none.
+    """
     return [
         int(None in declared and kind == PICTURE and number % len(USUAL) == BYTES) for number, kind in enumerate(KINDS)
     ]

@@ -38,8 +38,12 @@ class OutputErrors:
         ]
 
     def of(self, run: int, results: Sequence[Array]) -> Floats:
-        """Return the largest error of each output in one of the runs; infinite where a number is none, or the
-        reverse."""
+        """Return the largest error of each output, as a part of its range; infinite where only one of both is a number.
+
+        Args:
+            run: The number of the set of inputs.
+            results: The outputs in order.
+        """
         found = []
         for answer, result, size in zip(self._answers[run], self._floats(results), self._ranges[run], strict=True):
             with np.errstate(invalid="ignore"):
@@ -76,7 +80,12 @@ def error_of_chosen(answer: Array, result: Array) -> float:
 
 
 def error_of_integers(answer: Array, result: Array) -> float:
-    """How far integers that stand for no quantized numbers are off, beyond a step, as a part of their range."""
+    """Return how far integers are off, beyond a step, as a part of their range.
+
+    Args:
+        answer: The right integers, which stand for no quantized numbers.
+        result: Those of a run.
+    """
     difference = np.abs(answer.astype(np.float64) - result.astype(np.float64))
     return max(float(difference.max(initial=0.0)) - 1, 0.0) / (_range([answer.astype(np.float64)]) or 1.0)
 

@@ -61,9 +61,13 @@ class Probe:
         self._instance = Instance(self.artifact, session, Stopwatch(), None, trial_timeout, self._open)
 
     def run(self, inputs: Sequence[Array], kept: frozenset[Place] | None = None) -> list[Array]:
-        """Return the outputs in order. kept: the tensors that stay in float, those :meth:`together` with them
-        included; None
-        for all, and for constants."""
+        """Return the outputs in order.
+
+        Args:
+            inputs: In order.
+            kept: The tensors that stay in float, with those :meth:`together` with them; None for all, and for
+                constants.
+        """
         for piece, (plan, executor) in enumerate(zip(self._plans, self._executors, strict=True)):
             rounded, constants = set[int](), set[int]()
             if kept is not None:
@@ -81,8 +85,11 @@ class Probe:
         return self._instance.run(inputs, {})
 
     def together(self, kept: Iterable[Place]) -> frozenset[Place]:
-        """Return these tensors, and those with which they share memory: a concatenation without a kernel and its
-        parts."""
+        """Return these tensors, and those with which they share memory: a concatenation without a kernel and its parts.
+
+        Args:
+            kept: Some tensors.
+        """
         found, before = frozenset(kept), frozenset[Place]()
         while found != before:
             before = found
@@ -127,7 +134,11 @@ class Probe:
         return plan
 
     def name(self, place: Place) -> str:
-        """Return the name of the tensor in the file; of the weights among constants."""
+        """Return the name of the tensor in the file; for constants, the name of the weights among them.
+
+        Args:
+            place: The tensor, or the constants of the node that computes it.
+        """
         graph = self._plans[place.piece].graph
         if place.constants:
             names = (graph[t].name for t in graph.producer[place.tensor].inputs if graph[t].is_constant)

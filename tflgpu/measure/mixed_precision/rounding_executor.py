@@ -58,7 +58,12 @@ class RoundingExecutor(LaunchExecutor):
         self._kernel = make_kernel(compile_program(session.context, KERNEL), "round_to_half")
 
     def round(self, results: Collection[int], constants: Collection[int]) -> None:
-        """Choose the launches whose results are rounded in the next runs, and those that read rounded constants."""
+        """Choose what is rounded to half in the next runs.
+
+        Args:
+            results: Numbers of launches whose results are rounded.
+            constants: Numbers of launches that read rounded constants.
+        """
         for number in self._constants.symmetric_difference(constants):
             buffers = self._rounded_buffers if number in constants else self._buffers
             kernel, launch = self._launches[number][0], self.executable.launches[number]

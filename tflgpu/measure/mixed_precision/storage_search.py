@@ -41,7 +41,14 @@ class Sensitivities:
 
 
 def sensitivities(measure: Measure, tensors: int, inputs: int, runs: int) -> Sensitivities:
-    """Try every tensor. inputs: how many sets there are. runs: of one set of inputs, that are to be made at most."""
+    """Measure the errors of outputs if one tensor, or a group of tensors, is rounded to half.
+
+    Args:
+        measure: Runs the model on some sets of inputs with some tensors in float.
+        tensors: Their number.
+        inputs: The number of sets of inputs.
+        runs: Most runs of one set of inputs; with few of them, groups of tensors are tried.
+    """
     half = measure(frozenset(), range(inputs))
     hardest = np.argsort(-half.max(1, initial=0.0), kind="stable")[:HARDEST]
     every = frozenset(range(tensors))
@@ -52,8 +59,15 @@ def sensitivities(measure: Measure, tensors: int, inputs: int, runs: int) -> Sen
 
 
 def fewest_kept(measure: Measure, found: Sensitivities, inputs: int, expected: float, limit: float) -> frozenset[int]:
-    """Return the tensors to keep: the most sensitive, as few as leave the root of the sum of squares of the rest within
-    ``expected`` and, tried together, their errors within ``limit``."""
+    """Return the tensors to keep in float: the most sensitive ones, and as few as possible.
+
+    Args:
+        measure: Runs the model on some sets of inputs with some tensors in float.
+        found: The errors of each tensor alone.
+        inputs: The number of sets of inputs.
+        expected: Greatest root of the sum of squares of the errors of the tensors that are rounded.
+        limit: Greatest error with all of these rounded together.
+    """
     order = np.argsort(-found.largest, kind="stable")
     squares = np.square(found.errors[order])
     rest = np.sqrt(np.cumsum(squares[::-1], 0)[::-1].max((1, 2), initial=0.0))  # of what comes from a place on
