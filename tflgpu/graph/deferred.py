@@ -45,6 +45,10 @@ class Elements:
 
 
 def stored_elements(tensor: object) -> Array | Deferred | None:
-    """Return what the field ``data`` was set to."""
+    """Return the field ``data`` as it was set, without computing elements that are deferred.
+
+    Args:
+        tensor: A :class:`tflgpu.graph.ir.Tensor`, or one of the file.
+    """
     stored: Array | Deferred | None = vars(tensor)["data"]
     return stored

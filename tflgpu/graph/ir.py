@@ -80,7 +80,11 @@ class Tensor:
         return 0 if stored is None else stored.nbytes
 
     def changed(self, **marks: Unpack[Marks]) -> Tensor:
-        """Return this tensor with other marks. Unlike ``replace`` it does not compute the elements."""
+        """Return this tensor with other marks. Unlike ``replace`` it does not compute the elements.
+
+        Args:
+            **marks: New values of fields.
+        """
         tensor = copy(self)
         for name, value in marks.items():
             object.__setattr__(tensor, name, value)
@@ -121,7 +125,11 @@ class EpilogueOp:
     parameters: tuple[float, ...] = ()
 
     def moved(self, place: Callable[[Operand], Operand]) -> EpilogueOp:
-        """Return the same op in another node, where each operand is what ``place`` gives for it."""
+        """Return the same op for another node.
+
+        Args:
+            place: Gives the operand there for each operand here.
+        """
         return replace(self, operands=tuple(map(place, self.operands)))
 
 
@@ -187,7 +195,11 @@ class State:
 
 
 def epilogue_after_first(epilogue: tuple[EpilogueOp, ...]) -> tuple[EpilogueOp, ...]:
-    """Return the ops after the first, whose result is now value 0. None of them may read the old value 0."""
+    """Return the ops after the first, whose result is now value 0.
+
+    Args:
+        epilogue: No later op may read the old value 0.
+    """
 
     def place(operand: Operand) -> Operand:
         return Value(operand.index - 1) if isinstance(operand, Value) else operand
@@ -196,7 +208,11 @@ def epilogue_after_first(epilogue: tuple[EpilogueOp, ...]) -> tuple[EpilogueOp, 
 
 
 def joint_sources(*nodes: Node) -> tuple[int, ...]:
-    """Return the operators that several nodes compute, each once, in the nodes' order."""
+    """Return the operators that several nodes compute, each once, in the nodes' order.
+
+    Args:
+        *nodes: Nodes that become one.
+    """
     return tuple(dict.fromkeys(source for node in nodes for source in node.sources))
 
 
@@ -243,19 +259,34 @@ class Graph:
         return {tensor: tuple(nodes) for tensor, nodes in readers.items()}
 
     def sole_consumer(self, tensor: TensorId) -> Node | None:
-        """Return the one node that reads ``tensor``, if it is read exactly once and is not :attr:`wanted`; else
-        None."""
+        """Return the one node that reads a tensor.
+
+        Args:
+            tensor: Any tensor of the graph.
+
+        Returns:
+            None if it is read never or several times, or is :attr:`wanted`.
+        """
         readers = self.consumers.get(tensor, ())
         return readers[0] if len(readers) == 1 and tensor not in self.wanted else None
 
     def constant(self, tensor: TensorId) -> Array | None:
-        """Return the elements of a tensor; None if they are computed."""
+        """Return the elements of a tensor; None if they are computed.
+
+        Args:
+            tensor: Any tensor of the graph.
+        """
         return self.tensors[tensor].data
 
     def with_nodes(self, nodes: Iterable[Node], new_tensors: Iterable[Tensor] = ()) -> Graph:
         """Return the same graph with other nodes, without the tensors that are no longer used.
 
-        Returns the graph itself if nodes and tensors are its own.
+        Args:
+            nodes: All nodes, in an order of execution.
+            new_tensors: Tensors of these nodes that the graph does not have.
+
+        Returns:
+            The graph itself if the nodes are its own and there are no new tensors.
         """
         nodes, new_tensors = tuple(nodes), tuple(new_tensors)
         if len(nodes) == len(self.nodes) and all(map(is_, nodes, self.nodes)) and not new_tensors:
@@ -284,26 +315,47 @@ def roots(graph: Graph) -> dict[TensorId, TensorId]:
 
 
 def broadcasts_to(shape: Shape, target: Shape) -> bool:
-    """Whether numpy would broadcast ``shape`` to ``target``."""
+    """Whether numpy would broadcast a shape to another one.
+
+    Args:
+        shape: The smaller one.
+        target: The shape of the result.
+    """
     tail = target[len(target) - len(shape) :] if len(shape) <= len(target) else None
     return tail is not None and all(d in (1, t) for d, t in zip(shape, tail, strict=True))
 
 
 def scales(shape: Shape, target: Shape) -> bool:
-    """Whether scales of ``shape`` are those of a constant of shape ``target``: they broadcast, or are one a block."""
+    """Whether a constant can have scales of a shape: they broadcast, or there is one for each block of a row.
+
+    Args:
+        shape: The shape of the scales.
+        target: The shape of the constant.
+    """
     is_blocks = len(shape) == len(target) == 2 and shape[0] == target[0] and shape[1] and target[1] % shape[1] == 0
     return bool(is_blocks) or broadcasts_to(shape, target)
 
 
 def extends_to(shape: Shape, target: Shape) -> bool:
-    """Whether zeros after the last channel of several make a tensor of ``shape`` one of ``target``."""
+    """Whether zeros after the last channel of several make a tensor of one shape one of another.
+
+    Args:
+        shape: The tensor's own shape.
+        target: The shape with more channels.
+    """
     return 0 < len(shape) == len(target) and shape[:-1] == target[:-1] and 1 < shape[-1] < target[-1]
 
 
 def verify(graph: Graph, *, states_are_alone: bool = True) -> None:
-    """Check the rules that every pass must keep. An AssertionError is a bug in the pass before, never in the model.
+    """Check the rules that every pass must keep.
 
-    It is raised under ``python -O``, too. states_are_alone: whether nothing but its state has a next value.
+    Args:
+        graph: The result of a pass.
+        states_are_alone: Whether nothing but its state may have a next value.
+
+    Raises:
+        AssertionError: A rule is broken, which is a bug in the pass before, never in the model. It is raised under
+            ``python -O``, too.
     """
     for broken in _broken_rules(graph, states_are_alone):
         raise AssertionError(broken)

@@ -102,12 +102,21 @@ def geometry_of(shape: Shape) -> Geometry:
 
 
 def without_units(axes: Shape) -> Shape:
-    """Axes without those of size 1 before the first larger one."""
+    """Return axes without those of size 1 before the first larger one.
+
+    Args:
+        axes: Sizes; all may be 1, which leaves none.
+    """
     return next((axes[i:] for i, size in enumerate(axes) if size > 1), ())
 
 
 def keeps_bytes(old: Shape, new: Shape) -> bool:
-    """Whether a reshape leaves every element where it is in PHWC4."""
+    """Whether a reshape leaves every element where it is in PHWC4.
+
+    Args:
+        old: The shape before.
+        new: The shape after; it has as many elements.
+    """
     a, b = geometry_of(old), geometry_of(new)
     same_planes = (a.batch, a.plane, a.channels) == (b.batch, b.plane, b.channels)
     same_pixels = a.channels == b.channels <= LANES
@@ -115,7 +124,11 @@ def keeps_bytes(old: Shape, new: Shape) -> bool:
 
 
 def pack(array: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Return the PHWC4 elements of a row-major array of any rank: flat, with zeros in lanes past C."""
+    """Return the PHWC4 elements of a row-major array: flat, with zeros in the lanes past the last channel.
+
+    Args:
+        array: Of any rank and type.
+    """
     g = Geometry(tuple(array.shape))
     b, h, w, c = g.bhwc
     padded = np.zeros((b, h, w, g.slices * LANES), array.dtype)
@@ -124,7 +137,12 @@ def pack(array: NDArray[np.generic]) -> NDArray[np.generic]:
 
 
 def unpack(elements: NDArray[np.generic], shape: Shape) -> NDArray[np.generic]:
-    """Return the inverse of :func:`pack`: the row-major array of ``shape``."""
+    """Return the inverse of :func:`pack`: the row-major array.
+
+    Args:
+        elements: PHWC4, flat; there may be more than the shape needs.
+        shape: The shape of the result.
+    """
     g = Geometry(shape)
     b, h, w, c = g.bhwc
     planes = elements[: g.elements].reshape(b, g.slices, h, w, LANES)

@@ -36,13 +36,27 @@ class NewTensors:
         return self._made.setdefault(made.id, made)
 
     def like(self, tensor: Tensor, shape: Shape) -> Tensor:
-        """Return a tensor of ``shape`` that a node will compute, else as ``tensor``."""
+        """Return a tensor that a node will compute, else like another one.
+
+        Args:
+            tensor: Gives the type and the marks.
+            shape: The new tensor's.
+        """
         return self.add(replace(tensor, name="", shape=shape))
 
     def constant(self, data: Array, scale: Array | None = None) -> TensorId:
-        """Return the tensor that has these elements."""
+        """Return the new tensor that has these elements.
+
+        Args:
+            data: The elements. They are not copied.
+            scale: By which the elements are multiplied; None for 1.
+        """
         return self.add(Tensor(-1, "", data.shape, data.dtype.name, data, scale=scale)).id
 
     def keep(self, tensors: Iterable[Tensor]) -> None:
-        """Add tensors that have ids of :attr:`ids` already."""
+        """Add tensors that have ids of :attr:`ids` already.
+
+        Args:
+            tensors: Made by a function that numbers its tensors itself.
+        """
         self._made |= {tensor.id: tensor for tensor in tensors}

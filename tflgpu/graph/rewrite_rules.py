@@ -42,20 +42,40 @@ class Draft:
         return self.new[tensor]
 
     def constant(self, tensor: TensorId) -> Array | None:
-        """Return the elements of a tensor; None if they are computed."""
+        """Return the elements of a tensor; None if they are computed.
+
+        Args:
+            tensor: Any tensor of the graph.
+        """
         return self[tensor].data
 
     def sole_consumer(self, tensor: TensorId) -> Node | None:
-        """Return the one node that reads ``tensor``, if it is read exactly once and is not wanted; else None."""
+        """Return the one node that reads a tensor.
+
+        Args:
+            tensor: Any tensor of the graph.
+
+        Returns:
+            None if it is read never or several times, or is wanted.
+        """
         readers = self.consumers.get(tensor, ())
         return readers[0] if len(readers) == 1 and tensor not in self.wanted else None
 
     def place(self, tensor: TensorId) -> int:
-        """Return the place in the order of execution of the node that computes ``tensor``."""
+        """Return the place in the order of execution of the node that computes a tensor.
+
+        Args:
+            tensor: The output of a node.
+        """
         return self._place[tensor]
 
     def replace(self, node: Node, nodes: Sequence[Node]) -> None:
-        """Put ``nodes``, the last of which has its output, in the place of ``node``. What nothing reads then goes."""
+        """Put nodes in the place of another one. What nothing reads then goes.
+
+        Args:
+            node: A node of the graph.
+            nodes: The new ones in their order; the last one has the same output.
+        """
         place = self._place[node.output]
         slot = self.slots[place]
         at = slot.index(node.output)
@@ -68,7 +88,12 @@ class Draft:
         self._count_readers()
 
     def read_instead(self, node: Node, tensor: TensorId) -> None:
-        """Let all that reads the output of ``node`` read ``tensor``, and drop the node."""
+        """Let all that reads the output of a node read another tensor, and drop the node.
+
+        Args:
+            node: A node of the graph.
+            tensor: Has the same elements, and is computed before.
+        """
         for reader in {id(each): each for each in self.consumers.get(node.output, ())}.values():
             self._unlink(reader)
             self._link(replace(reader, inputs=tuple(tensor if t == node.output else t for t in reader.inputs)))
@@ -133,11 +158,21 @@ class Op:
     where: Test | None
 
     def takes(self, kind: str) -> bool:
-        """Whether a node may be of this kind."""
+        """Whether a node may be of a kind.
+
+        Args:
+            kind: The kind of a node.
+        """
         return not self.kinds or kind in self.kinds
 
     def find(self, graph: Draft, node: Node | None, found: dict[str, Node]) -> bool:
-        """Return whether the pattern fits a node. found: gets the nodes that have names."""
+        """Return whether the pattern fits a node.
+
+        Args:
+            graph: The node's graph.
+            node: The root of the pattern; None fits nothing.
+            found: Gets the nodes of the pattern by name, also some if it does not fit.
+        """
         if node is None or not self.takes(node.kind) or (self.plain and node.epilogue):
             return False
         if self.alone and graph.sole_consumer(node.output) is None:
@@ -210,7 +245,15 @@ class Rule:
     where: Callable[[Match], bool] | None = None
 
     def built(self, draft: Draft, node: Node) -> Built:
-        """Return what takes the place of a node; None where the rule does not fit."""
+        """Return the nodes that take the place of a node.
+
+        Args:
+            draft: The node's graph.
+            node: A node that may be the root of the pattern.
+
+        Returns:
+            None where the rule does not fit.
+        """
         found: dict[str, Node] = {}
         if not self.pattern.find(draft, node, found):
             return None

@@ -43,9 +43,16 @@ fold_affine = Rules((Rule("fold_affine", op("map", op(LAYERS, name="layer", plai
 
 
 def channel_change(graph: Draft, node: Node) -> tuple[Array, Array] | None:
-    """(factor, offset) of a map node whose first epilogue op scales or shifts channels: double, [1] or [channels].
+    """Return the factor and the offset of a map node whose first epilogue op scales or shifts channels.
 
-    Of floats only: products of integers wrap around, and those of 64 bits are not exact in double.
+    Only of floats: products of integers wrap around, and those of 64 bits are not exact in double.
+
+    Args:
+        graph: The node's graph.
+        node: Any node.
+
+    Returns:
+        Both in double, of shape [1] or [channels]; None for any other node.
     """
     if node.kind != "map" or not node.epilogue or len(node.inputs) != 2:
         return None

@@ -75,10 +75,14 @@ fuse_elementwise = Rules((Rule("fuse_elementwise", op("map"), _fuse),))
 
 
 def inline_operands(graph: Graph, primaries: Collection[TensorId] = ()) -> Graph:
-    """``f(x, g(y, z))`` becomes one map node, if nothing else reads what g computes.
+    """Make one map node of ``f(x, g(y, z))``, if nothing else reads what g computes.
 
     A rotary embedding, ``x * cosine - y * sine``, is one node then. Only map nodes take operands: in the epilogue of
-    another kernel they would need registers. primaries: tensors that a map can read as its first input only.
+    another kernel they would need registers.
+
+    Args:
+        graph: Any graph.
+        primaries: Tensors that a map can read as its first input only.
     """
 
     def inline(match: Match) -> Built:
@@ -125,7 +129,14 @@ def _may_vanish(graph: Draft, node: Node) -> bool:
 
 
 def fusable(graph: AnyGraph, producer: Node | None, tensor: TensorId, node: Node) -> bool:
-    """Whether ``producer``, which computes ``tensor``, can have the epilogue of ``node``, which reads it."""
+    """Whether a node can have the epilogue of another one.
+
+    Args:
+        graph: The graph of both.
+        producer: The node that computes ``tensor``; None if no node does.
+        tensor: The tensor that both share.
+        node: A map that reads the tensor.
+    """
     return (
         producer is not None
         and not producer.in_place
@@ -137,8 +148,13 @@ def fusable(graph: AnyGraph, producer: Node | None, tensor: TensorId, node: Node
 
 
 def fused(producer: Node, node: Node, joint: int) -> Node:
-    """Return ``producer`` with the epilogue of the map ``node`` after its own. The map's input ``joint`` was
-    ``producer``."""
+    """Return a node with the epilogue of a map after its own.
+
+    Args:
+        producer: The first node.
+        node: The map.
+        joint: The place among the map's inputs of what the producer computes.
+    """
     last = len(producer.epilogue)
     others = [t for i, t in enumerate(node.inputs) if i != joint]
     inputs = [*producer.inputs, *others]

@@ -64,7 +64,12 @@ def _slice(graph: Graph, tensor: TensorId, axis: int) -> tuple[TensorId, int] | 
 
 
 def is_contiguous(graph: AnyGraph, node: Node) -> bool:
-    """Whether a node only puts its inputs one after the other, and does so in memory as well."""
+    """Whether a node only puts its inputs one after the other, and does so in memory as well.
+
+    Args:
+        graph: The node's graph.
+        node: Any node.
+    """
     if not isinstance(node.attributes, Concatenate) or node.epilogue:
         return False
     axis, shape = node.attributes.axis, graph[node.output].shape

@@ -29,20 +29,34 @@ class Lifetime:
 
 
 def aligned(size: int) -> int:
-    """Return the least multiple of the alignment that holds ``size`` bytes."""
+    """Return the least multiple of the alignment that holds a number of bytes.
+
+    Args:
+        size: Bytes.
+    """
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def part_bytes(lifetimes: Mapping[int, Lifetime], most: int) -> int:
-    """Size of one part of an arena: ``most`` bytes, or those of the largest tensor, which must be in one part."""
+    """Return the size of one part of an arena, in bytes.
+
+    Args:
+        lifetimes: Sizes of the tensors; a tensor must be in one part, so that a part is no smaller than the largest.
+        most: The greatest size of a buffer.
+    """
     largest = max((aligned(life.size) for life in lifetimes.values()), default=0)
     return max(most // ALIGNMENT * ALIGNMENT, largest, ALIGNMENT)
 
 
 def place(lifetimes: Mapping[int, Lifetime], part: int) -> tuple[dict[int, int], int]:
-    """Offsets at which no two that live at the same time overlap, and none lies in two parts of ``part`` bytes.
+    """Place tensors in an arena so that no two that live at the same time overlap, the largest first.
 
-    And the size of the arena in bytes.
+    Args:
+        lifetimes: By tensor its size, and the first and the last kernel that use it.
+        part: Bytes of a part; no tensor lies in two parts.
+
+    Returns:
+        The offset of each tensor, and the size of the arena, in bytes.
     """
     order = sorted(lifetimes.items(), key=lambda item: -item[1].size)
     first, last = (np.array([getattr(life, name) for _, life in order], np.int64) for name in ("first", "last"))
@@ -65,7 +79,11 @@ def _lowest_gap(begins: Bytes, ends: Bytes, size: int, part: int) -> int:
 
 
 def lower_bound(lifetimes: Mapping[int, Lifetime]) -> int:
-    """Return the largest sum of bytes alive at one kernel: no placement can be smaller."""
+    """Return the largest sum of bytes alive at one kernel: no placement can be smaller.
+
+    Args:
+        lifetimes: By tensor its size, and the first and the last kernel that use it.
+    """
     changes = np.zeros(2 + max((life.last for life in lifetimes.values()), default=0), np.int64)
     for life in lifetimes.values():
         changes[life.first] += aligned(life.size)

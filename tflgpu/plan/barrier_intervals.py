@@ -43,7 +43,15 @@ def memory_uses(
     storage: Mapping[TensorId, Storage],
     offsets: Mapping[TensorId, int],
 ) -> Iterator[Use]:
-    """Yield what a kernel uses. The mappings: see :class:`tflgpu.plan.plan.Placement`."""
+    """Yield the memory that a kernel reads and writes. The mappings are those of :class:`tflgpu.plan.plan.Placement`.
+
+    Args:
+        planned: The kernel.
+        roots: The tensor whose memory each tensor has.
+        shifts: Bytes from the begin of that memory.
+        storage: Types and sizes.
+        offsets: Places in the arena; a tensor without one is a memory of its own.
+    """
     for argument in planned.arguments:
         if argument.tensor is not None:
             root = roots[argument.tensor]
@@ -53,7 +61,11 @@ def memory_uses(
 
 
 def intervals(kernels: Iterable[Iterable[Use]]) -> tuple[int, ...]:
-    """:func:`barrier_intervals` of kernels that use memory so."""
+    """Return the barrier interval of each kernel, from 0 on: kernels of one interval share no memory that one writes.
+
+    Args:
+        kernels: The uses of memory of each kernel, in order of execution.
+    """
     memories: dict[TensorId, _Memory] = defaultdict(_Memory)
     result = []
     for used in kernels:

@@ -17,11 +17,16 @@ FEW, MANY = 3.0, 6.0
 
 
 def clear_choice(plans: Sequence[Plan]) -> Literal["launch", "persistent"] | None:
-    """Return the executor that is surely faster for these plans, made for the persistent one; None if only measuring
-    can tell.
+    """Return the executor that is surely faster for plans that were made for the persistent one.
 
     The persistent executor has one work-group on each compute unit, which takes one tile after another: the kernel's
     *waves*. A launch has as many work-groups on each compute unit as fit.
+
+    Args:
+        plans: Those of all partitions.
+
+    Returns:
+        None if only measuring can tell.
     """
     found = [waves(planned.kernel.tiles, plan.target) for plan in plans for planned in plan.kernels]
     average = fmean(found) if found else 0.0

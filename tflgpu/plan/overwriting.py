@@ -9,11 +9,15 @@ from tflgpu.plan.plan import PlannedKernel
 
 
 def overwritable(planned: PlannedKernel, root: Mapping[TensorId, TensorId]) -> Iterator[TensorId]:
-    """Yield the inputs that the kernel reads only at the element it is about to write: the result may take their
+    """Yield the inputs that a kernel reads only at the element that it is about to write: its result may take their
     memory.
 
     Such are the epilogue's operands of the output's own shape and what the kernel names itself, such as the primary of
     a map, unless the kernel touches its output before, or reads the same memory in any other way as well.
+
+    Args:
+        planned: The kernel.
+        root: The tensor whose memory each tensor has.
     """
     if not planned.kernel.parameters.stores_once:
         return
@@ -30,7 +34,19 @@ def overwritable(planned: PlannedKernel, root: Mapping[TensorId, TensorId]) -> I
 def written_in_place(
     graph: Graph, kernels: Sequence[PlannedKernel], root: Mapping[TensorId, TensorId]
 ) -> dict[TensorId, TensorId]:
-    """Return the states' next values that a kernel may store over the last ones, which it then has for its root."""
+    """Return the states whose next value a kernel may store over the last one.
+
+    Args:
+        graph: Has the states.
+        kernels: All kernels of the plan.
+        root: The tensor whose memory each tensor has.
+
+    Returns:
+        The last value by the next one, which has the memory of the last.
+
+    Raises:
+        ValueError: A node that only overwrites some elements could not do so.
+    """
     found = {s.written: s.read for s in graph.states if _can_overwrite(s, kernels, root)}
     if not all(k.node.output in found for k in kernels if k.node.kind == "overwrite"):
         raise ValueError("a state would lose its elements")

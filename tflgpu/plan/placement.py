@@ -35,8 +35,14 @@ def placement(
 ) -> tuple[tuple[PlannedKernel, ...], Placement]:
     """Return the order in which kernels run, and memory for all of their activations.
 
-    by_levels: order kernels by levels of dependency, and give no tensor memory of another one of its level, so that
-    independent kernels do not wait for each other.
+    Args:
+        graph: The planned graph.
+        kernels: In the order of their nodes.
+        storage: Types and sizes of tensors.
+        target: Its limits of buffers.
+        by_levels: Whether to order kernels by levels of dependency, and give no tensor memory of another one of its
+            level,
+            so that independent kernels do not wait for each other.
     """
     root, shifts = _aliases(graph, kernels, storage)
     times: Sequence[int] = range(len(kernels))

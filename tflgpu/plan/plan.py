@@ -93,7 +93,11 @@ class Plan(Placement):
         return sum(a.bytes for k in self.kernels for a in k.arguments if a.data is not None)
 
     def place(self, tensor: TensorId) -> str:
-        """Return the memory in which an activation lies: ``"input"``, ``"output"``, ``"state"`` or ``"arena"``."""
+        """Return the memory in which an activation lies: ``"input"``, ``"output"``, ``"state"`` or ``"arena"``.
+
+        Args:
+            tensor: An activation; a view lies where its source lies.
+        """
         root = self.roots[tensor]
         states = [t for s in self.graph.states for t in (s.read, s.written)]
         for place, boundary in (("input", self.graph.inputs), ("output", self.graph.outputs), ("state", states)):

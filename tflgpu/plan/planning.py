@@ -29,8 +29,11 @@ def make_plan(
 ) -> Plan:
     """Choose storage, kernels and memory for an optimized graph, for one core if it is little work.
 
-    The groups of its kernels keep to ``target.group_sizes``. chooser: of kernels' tile configurations, and of fusions.
-    fuse: whether a kernel may compute several nodes, of which it does not store all results.
+    Args:
+        graph: After all passes that are the same for every device.
+        target: The device. The work-groups of kernels keep to its ``group_sizes``.
+        chooser: Chooses tile configurations of kernels, and fusions; by default the cost model does.
+        fuse: Whether a kernel may compute several nodes, of which it does not store all results.
     """
     if target.executor != "launch":
         target = target.allowed(WHOLE_PLAN)

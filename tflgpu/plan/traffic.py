@@ -6,10 +6,14 @@ from tflgpu.plan.plan import Plan, PlannedKernel
 
 
 def traffic(plan: Plan, planned: PlannedKernel) -> int:
-    """Bytes of all that a kernel reads, once each, and of what it writes.
+    """Return the bytes of all that a kernel reads, once each, and of all that it writes.
 
     A kernel that reads only some elements of a tensor (a slice, a lookup) counts as if it read all. What a kernel reads
     twice counts once, wherever it comes from.
+
+    Args:
+        plan: The kernel's.
+        planned: The kernel.
     """
     tensors = (a.tensor for a in planned.arguments if a.tensor is not None and not a.written)
     read = {(plan.roots[t], plan.shifts.get(t, 0)): t for t in tensors}

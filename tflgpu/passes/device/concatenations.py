@@ -52,7 +52,12 @@ def concatenate_in_place(planning: Planning) -> Planning:
 
 
 def input_places(graph: Graph, storage: Mapping[TensorId, Storage]) -> dict[TensorId, Place]:
-    """Where the inputs of every eliminated concatenation lie."""
+    """Return where the inputs of every eliminated concatenation lie.
+
+    Args:
+        graph: With concatenations that are in place.
+        storage: The storage of its tensors.
+    """
     places: dict[TensorId, Place] = {}
     for node in reversed(graph.nodes):  # a result that is itself an input has its place by then
         if node.in_place and node.kind == "concatenate":

@@ -65,8 +65,11 @@ ORDER: Sequence[DevicePass | Phase] = (
 
 
 def passes_for(target: Target | None = None) -> dict[str, DevicePass]:
-    """Return the passes for a device, in order, by the names that `tflgpu show --after` takes; without a device,
-    all."""
+    """Return the passes for a device, in order, by the names that `tflgpu show --after` takes.
+
+    Args:
+        target: The device; None for the passes of all devices.
+    """
     passes = list[DevicePass]()
     for each in ORDER:
         passes += [each] if isinstance(each, DevicePass) else _registered(each, target)
@@ -79,13 +82,23 @@ def _registered(phase: Phase, target: Target | None) -> Iterator[DevicePass]:
 
 
 def planned(planning: Planning, *, fuse: bool = True) -> Planning:
-    """After every pass. fuse: whether to run those that leave tensors out."""
+    """Return the planning after every pass.
+
+    Args:
+        planning: An optimized graph, and the device.
+        fuse: Whether to run passes that leave tensors out.
+    """
     *_, (_, result) = planning_steps(planning, fuse=fuse)
     return result
 
 
 def planning_steps(planning: Planning, *, fuse: bool = True) -> Iterator[tuple[str, Planning]]:
-    """Yield the planning after each pass that concerns its device, by the pass's name. It is verified after each."""
+    """Yield the planning after each pass that concerns its device, by the pass's name. It is verified after each.
+
+    Args:
+        planning: An optimized graph, and the device.
+        fuse: Whether to run passes that leave tensors out.
+    """
     for name, each in passes_for(planning.target).items():
         if fuse or not each.fuses:
             with internal_faults(f"running the pass {name}"):

@@ -38,7 +38,12 @@ def slice_in_place(planning: Planning) -> Planning:
 
 
 def slice_places(graph: Graph, storage: Mapping[TensorId, Storage]) -> dict[TensorId, Place]:
-    """Where eliminated slices lie in the tensors that they are a part of."""
+    """Return where eliminated slices lie in the tensors that they are a part of.
+
+    Args:
+        graph: With slices that are in place.
+        storage: The storage of its tensors.
+    """
     places: dict[TensorId, Place] = {}
     for node in graph.nodes:
         if node.in_place and node.kind in ("rearrange", "strided"):

@@ -358,7 +358,12 @@ def _integers(dtype: str) -> Array:
 
 @lru_cache(maxsize=1024)
 def samples(ends: Range, seed: int) -> Floats:
-    """Numbers of a range, more of the usual ones, in an order of ``seed``."""
+    """Return numbers of a range, more of the usual magnitudes than of others.
+
+    Args:
+        ends: The least and the greatest number.
+        seed: Decides the order.
+    """
     low, high = ends
     signed = np.array([*MAGNITUDES, *(-m for m in MAGNITUDES[1:])])
     inside = signed[(signed >= low) & (signed <= high)]

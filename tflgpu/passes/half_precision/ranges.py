@@ -51,7 +51,11 @@ TOLERANCE = 1e-3
 
 
 def fits(ends: Range) -> bool:
-    """Whether half precision holds all numbers of a range."""
+    """Whether half precision holds all numbers of a range.
+
+    Args:
+        ends: The least and the greatest number.
+    """
     return max(-ends[0], ends[1]) <= HALF_MAX * (1 + TOLERANCE)
 
 
@@ -92,7 +96,11 @@ class Ranges:
         return self._found
 
     def of(self, tensor: TensorId) -> Range:
-        """Return the range of a tensor. Constants are in the range of half, too: a mask of -1e9 is no sum."""
+        """Return the range of a tensor. Constants are in the range of half, too: a mask of -1e9 is no sum.
+
+        Args:
+            tensor: Any tensor of the graph.
+        """
         data = self._graph.constant(tensor)
         if data is None or not data.size:
             unknown = SMALL_TYPES.get(self._graph[tensor].dtype, self._assumed.unknown)
@@ -173,7 +181,14 @@ def value_types(graph: Graph, node: Node) -> list[VectorType]:
 
 
 def operand_types(graph: Graph, node: Node, op: EpilogueOp, types: Sequence[VectorType]) -> list[VectorType]:
-    """Return the types of what an epilogue op reads. types: of the values before it."""
+    """Return the types of the operands of an epilogue op.
+
+    Args:
+        graph: The node's graph.
+        node: The op's node.
+        op: One of the node's ops.
+        types: Those of the values before the op.
+    """
     return [
         vector_of(graph[node.inputs[o.index]].dtype) if isinstance(o, Input) else types[o.index] for o in op.operands
     ]
