@@ -139,7 +139,11 @@ CompiledPartition = DevicePartition | CpuPartition | LoopPartition | BranchParti
 
 
 def pieces_of(partition: CompiledPartition) -> tuple[DevicePartition, ...]:
-    """Return what a partition runs on the device."""
+    """Return what a partition runs on the device.
+
+    Args:
+        partition: A loop has its body and perhaps its condition, an IF its branches.
+    """
     match partition:
         case DevicePartition():
             return (partition,)
@@ -153,7 +157,12 @@ def pieces_of(partition: CompiledPartition) -> tuple[DevicePartition, ...]:
 
 
 def with_pieces(partition: CompiledPartition, pieces: Sequence[DevicePartition]) -> CompiledPartition:
-    """Return the partition with others in place of its :func:`pieces_of`."""
+    """Return the partition with other pieces.
+
+    Args:
+        partition: A partition on the device.
+        pieces: In place of its :func:`pieces_of`, in the same order.
+    """
     match partition:
         case DevicePartition():
             return pieces[0]
@@ -172,7 +181,11 @@ def with_pieces(partition: CompiledPartition, pieces: Sequence[DevicePartition])
 
 
 def planned_shapes(partition: CompiledPartition) -> dict[TensorIndex, Shape]:
-    """Return the shapes that the device's part of a partition takes, by tensor of the file."""
+    """Return the shapes that the device's part of a partition takes, by tensor of the file.
+
+    Args:
+        partition: A partition on the device.
+    """
     if isinstance(partition, PartedLoopPartition):
         return {}  # what is before it on the device has the shapes that were planned
     pieces = pieces_of(partition)

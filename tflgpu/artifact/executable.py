@@ -203,7 +203,13 @@ class Claiming:
         return -(-len(self.order) // CACHE_LINE) * CACHE_LINE
 
     def counter_words(self, groups: int) -> int:
-        """Return a line of words about runs, a row of finished tiles, and one of claimed tiles for each work-group."""
+        """Return the number of 32-bit words that counters take.
+
+        They are a line of words about runs, a row of finished tiles, and one of claimed tiles for each work-group.
+
+        Args:
+            groups: Work-groups.
+        """
         return CACHE_LINE + (1 + groups) * self.row
 
 

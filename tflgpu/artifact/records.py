@@ -24,7 +24,12 @@ LONG = 1000
 
 
 def encode(value: object, blobs: list[Blob]) -> Any:
-    """``value`` as plain data. Arrays, bytes and long texts are appended to ``blobs`` and replaced by their number."""
+    """Return a value as plain data.
+
+    Args:
+        value: A dataclass, or anything that fields of one may have.
+        blobs: Gets arrays, bytes and long texts, in whose places are their numbers.
+    """
     if is_dataclass(value) and not isinstance(value, type):
         record = {f.name: encode(getattr(value, f.name), blobs) for f in fields(value)}
         return {"is": type(value).__name__} | record
@@ -46,10 +51,18 @@ def encode(value: object, blobs: list[Blob]) -> Any:
 
 
 def decode(kind: type[T], data: Any, blobs: Sequence[Blob]) -> T:
-    """Return the value of type ``kind`` that :func:`encode` wrote.
+    """Return the value that :func:`encode` wrote.
 
-    Arrays are views of their blobs. Raises KeyError, TypeError, ValueError or IndexError for data that :func:`encode`
-    does not write for this type.
+    Args:
+        kind: The value's type.
+        data: The plain data.
+        blobs: Arrays of the value are views of these.
+
+    Raises:
+        KeyError: A field is missing. Like the other errors: :func:`encode` does not write this for the type.
+        TypeError: A field has another type.
+        ValueError: A field has a value that is not allowed.
+        IndexError: A blob is missing.
     """
     value: T = _decode(kind, data, dict(enumerate(blobs)))
     return value

@@ -109,9 +109,17 @@ def model_key(
     target: Target,
     shared: Sequence[SharedConstants] = (),
 ) -> Key:
-    """Return what a model compiled with ``options`` for ``device`` goes by. Raises OSError if its file cannot be read.
+    """Return the key of a compiled model.
 
-    shared: constants that it may refer to.
+    Args:
+        model: The file.
+        options: Those that matter are part of the key.
+        device: With its driver.
+        target: What plans know of the device.
+        shared: Constants that the artifact may refer to.
+
+    Raises:
+        OSError: The file cannot be read.
     """
     given = options.cache_files.model_token
     content = content_hash(model.bytes)
@@ -127,11 +135,25 @@ def find(
     clock: Stopwatch,
     shared: Sequence[SharedConstants] = (),
 ) -> tuple[Key, Artifact | None]:
-    """Return what a model goes by, and its artifact; None if the cache has no sound one.
+    """Return the key of a compiled model, and its artifact.
 
     With a token of the caller's, a file that has not changed since it was last hashed is not read, unless other input
-    shapes may need it later. What is read is released, if there is an artifact and no other shapes. shared: constants
-    that the artifact may refer to. Raises OSError if its file cannot be read.
+    shapes may need it later. What is read is released, if there is an artifact and no other shapes.
+
+    Args:
+        model: The file.
+        options: Those that matter are part of the key.
+        device: With its driver.
+        target: What plans know of the device.
+        cache: Where to look.
+        clock: Takes the times of hashing and loading.
+        shared: Constants that the artifact may refer to.
+
+    Returns:
+        None for the artifact if the cache has no sound one.
+
+    Raises:
+        OSError: The file cannot be read.
     """
     token, path = options.cache_files.model_token, model.path
     if token is not None and path is not None and not model.is_read:
@@ -155,7 +177,16 @@ def find(
 
 
 def check_unchanged(model: ModelContent, expected: str) -> None:
-    """Raise ModelError if a model's file does not have this content hash any more, OSError if it cannot be read."""
+    """Accept a model whose file has not changed.
+
+    Args:
+        model: The file.
+        expected: The content hash that it had.
+
+    Raises:
+        ModelError: It has another one.
+        OSError: The file cannot be read.
+    """
     if content_hash(model.bytes) != expected:
         model.release()
         raise ModelError(f"{model.path} has changed since the model was compiled")
@@ -167,7 +198,14 @@ def load(cache: Cache, key: Key) -> Artifact | None:
 
 
 def store(cache: Cache, key: Key, artifact: Artifact, name: str | None = None) -> None:
-    """Keep an artifact. name: of the model's file, for a listing. Faults of the disk are a CacheWarning."""
+    """Keep an artifact. Faults of the disk are a CacheWarning.
+
+    Args:
+        cache: Where to keep it.
+        key: The artifact's.
+        artifact: The compiled model.
+        name: The model's file, for a listing.
+    """
     blobs: list[Blob] = []
     record = encode(artifact, blobs)
     store_record(cache, key, "artifact", record, blobs, {"model": name})
@@ -179,17 +217,34 @@ def load_choice(cache: Cache, key: Key) -> tuple[int, ...] | None:
 
 
 def store_choice(cache: Cache, key: Key, choice: tuple[int, ...]) -> None:
-    """Keep measured parameters of a kernel. Faults of the disk are a CacheWarning."""
+    """Keep measured parameters of a kernel. Faults of the disk are a CacheWarning.
+
+    Args:
+        cache: Where to keep them.
+        key: Made by :func:`tuning_key`.
+        choice: The parameters.
+    """
     store_record(cache, key, "choice", list(choice))
 
 
 def tuning_key(kernel: str, effort: str, device: DeviceIdentity) -> Key:
-    """Return what the measured parameters of a kernel go by. kernel: all that its speed depends on."""
+    """Return the key of a kernel's measured parameters.
+
+    Args:
+        kernel: All that its speed depends on.
+        effort: How thoroughly was measured.
+        device: With its driver.
+    """
     return keys.tuning_key(kernel, effort, device, _versions())
 
 
 def load_probes(cache: Cache, device: DeviceIdentity) -> Probes | None:
-    """Return what :func:`store_probes` kept of a device with this driver; None if the cache has nothing sound."""
+    """Return the measurements of a device that :func:`store_probes` kept; None if the cache has no sound ones.
+
+    Args:
+        cache: Where to look.
+        device: With its driver.
+    """
     from tflgpu.target.probes import Probes  # of GPUs
 
     probes = _decoded(cache, keys.probes_key(PROBES_REVISION, device), Probes, "probes", "measurement of a device")
@@ -197,7 +252,13 @@ def load_probes(cache: Cache, device: DeviceIdentity) -> Probes | None:
 
 
 def store_probes(cache: Cache, device: DeviceIdentity, probes: Probes) -> None:
-    """Keep what was measured of a device. Faults of the disk are a CacheWarning."""
+    """Keep the measurements of a device. Faults of the disk are a CacheWarning.
+
+    Args:
+        cache: Where to keep them.
+        device: With its driver.
+        probes: The measurements.
+    """
     store_record(cache, keys.probes_key(PROBES_REVISION, device), "probes", encode(probes, []))
 
 
@@ -209,7 +270,13 @@ def load_unit(cache: Cache, key: Key) -> bool | None:
 
 
 def store_unit(cache: Cache, key: Key, right: bool) -> None:
-    """Keep whether the sums of an integer unit were right. Faults of the disk are a CacheWarning."""
+    """Keep whether the sums of an integer unit were right. Faults of the disk are a CacheWarning.
+
+    Args:
+        cache: Where to keep it.
+        key: Made by :func:`tflgpu.artifact.cache.key.unit_key`.
+        right: The outcome of the trial.
+    """
     cache.store(key, {}, {"right": right})
 
 
@@ -221,7 +288,16 @@ def store_record(
     blobs: Sequence[Blob] = (),
     others: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Keep a record in a field of an entry's metadata, beside others, with what tells that it is as it was stored."""
+    """Keep a record with a digest that tells whether it is as it was stored. Faults of the disk are a CacheWarning.
+
+    Args:
+        cache: Where to keep it.
+        key: The entry's.
+        field: The name of the record in the entry's metadata.
+        record: In types of JSON.
+        blobs: The arrays of the record.
+        others: Further metadata, which the digest does not cover.
+    """
     metadata = {field: record, DIGEST: _digest(record, blobs), **others}
     cache.store(key, {f"blob.{i}": blob for i, blob in enumerate(blobs)}, metadata)
 
@@ -307,10 +383,13 @@ def _version() -> str:
 
 
 def source_hash(folders: Sequence[Path]) -> str:
-    """Return the xxh3-128 of the names and contents of modules and templates in some folders; missing ones are empty.
+    """Return the xxh3-128 of the names and contents of modules and templates in some folders.
 
     Those below a folder of ``APART`` are left out: reading them takes time at every start.
     Time stamps would not do: two trees can have the same, and a checkout makes old sources new.
+
+    Args:
+        folders: A missing one counts as empty.
     """
     hashes = xxhash.xxh3_128()
     for folder in folders:

@@ -18,6 +18,11 @@ def assemble(source: KernelSource, executable: Executable, target: Target) -> tu
     """Return the program of linked kernels for the target's executor, and how it is launched.
 
     Launches one by one are the way also where the target's is not worthwhile, or one buffer cannot have all memory.
+
+    Args:
+        source: The rendered functions.
+        executable: The buffers and launches of these functions.
+        target: The device; names the executor.
     """
     if target.executor == "launch" or not executable.launches:
         return _launches(source, executable)

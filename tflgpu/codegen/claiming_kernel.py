@@ -26,7 +26,13 @@ def can_claim(executable: Executable) -> bool:
 
 
 def render_claiming(source: KernelSource, executable: Executable, glances: int = GLANCES) -> tuple[str, Claiming]:
-    """Return the launches of ``executable`` as one kernel: its program, and what the executor must know of it."""
+    """Return all launches as one kernel: its program, and what the executor must know of it.
+
+    Args:
+        source: The rendered functions.
+        executable: The buffers and launches of these functions.
+        glances: How often a work-group looks for finished tiles before it leaves the run.
+    """
     order = in_intervals(executable)
     launches = [executable.launches[number] for number in order]
     claiming = Claiming(CLAIMING, tuple(order))
@@ -48,9 +54,12 @@ def render_claiming(source: KernelSource, executable: Executable, glances: int =
 
 
 def tables(order: Sequence[Launch]) -> dict[str, list[int]]:
-    """Return the template's ``tiles``, ``chains``, ``intervals`` and ``left`` of launches in their order.
+    """Return the template's ``tiles``, ``chains``, ``intervals`` and ``left``.
 
     Neighbouring intervals of brief launches only are one interval, and one chain.
+
+    Args:
+        order: The launches in the order of their intervals.
     """
     chains, intervals, left = list[int](), list[int](), list[int]()
     by_interval = (list(own) for _, own in groupby(order, key=lambda launch: launch.interval))

@@ -34,8 +34,11 @@ def template_folder() -> Path:
 
 
 def literal(value: Any) -> Any:
-    """Return a float as a C literal of type float, so that no template can forget the suffix; an integer as a C
-    expression."""
+    """Return a value as C, so that no template can forget a suffix.
+
+    Args:
+        value: A float becomes a literal of type float, an integer an expression; anything else stays as it is.
+    """
     if isinstance(value, float):
         if isnan(value):
             return "NAN"
@@ -52,20 +55,32 @@ def _number(literal_or_float: str | float) -> float:
 
 
 def steps_in_one(scale: str | float) -> float:
-    """Return steps of a grid in 1.0, a little more than there are, as a device computes it in float."""
+    """Return the steps of a grid in 1.0, a little more than there are, as a device computes it in float.
+
+    Args:
+        scale: The size of a step, also as a literal of C.
+    """
     return float(np.float32(float.fromhex("0x1.000004p0")) / np.float32(_number(scale)))
 
 
 def large_step(integer: str | float, zero: str | float = 0.0) -> float:
-    """1.5 * 2^23, whose bits are 0x4b400000, plus the steps from a grid's zero point to an integer of it."""
+    """Return 1.5 * 2^23, whose bits are 0x4b400000, plus the steps from a grid's zero point to an integer of it.
+
+    Args:
+        integer: An integer of the grid, also as a literal of C.
+        zero: The zero point, also as a literal of C.
+    """
     return float(3 << 22) + _number(integer) - _number(zero)
 
 
 def package_template(name: str) -> str | None:
-    """Return a template of a package that adds operators: ``package/kernel.cl.j2`` is in the package's folder
-    ``templates``.
+    """Return the text of a template of a package that adds operators.
 
-    None if there is no such file, or the package has not been imported.
+    Args:
+        name: ``package/kernel.cl.j2`` is in the package's folder ``templates``.
+
+    Returns:
+        None if there is no such file, or the package has not been imported.
     """
     package, _, rest = name.partition("/")
     if package not in sys.modules:
@@ -123,7 +138,12 @@ def environment() -> jinja2.Environment:
 
 
 def rendered(name: str, /, **context: Any) -> str:
-    """Return the text of a template. name: its path below ``templates/``, without the suffix. context: what it sees."""
+    """Return the text of a template.
+
+    Args:
+        name: Its path below ``templates/``, without the suffix.
+        **context: The names that it sees.
+    """
     return environment().get_template(f"{name}.cl.j2").render(context)
 
 

@@ -47,7 +47,11 @@ class Body:
         return self.with_numbers(self.numbers)
 
     def with_numbers(self, numbers: Sequence[str]) -> str:
-        """Return the statements with other numbers, or with names in place of numbers."""
+        """Return the statements with other numbers.
+
+        Args:
+            numbers: A text for each number of the body; names of variables are allowed.
+        """
         between = (f"{number}{piece}" for number, piece in zip(numbers, self.pieces[1:], strict=True))
         return "".join((self.pieces[0], *between))
 
@@ -55,7 +59,9 @@ class Body:
 def read_body(text: str, *, divides_rarely: bool = True) -> Body:
     """Return the structure of rendered statements.
 
-    divides_rarely: whether divisors and small numbers may become variables, too.
+    Args:
+        text: C between the braces of a function.
+        divides_rarely: Whether divisors and small numbers may become variables, too.
     """
     pieces, numbers, are_turns, end = list[str](), list[str](), list[bool](), 0
     for match in (_NUMBER if divides_rarely else _NUMBER_THAT_TELLS_LITTLE).finditer(text):
@@ -112,7 +118,11 @@ class Function:
         return self.tile() + self.wrapper
 
     def tile(self, *more: str) -> str:
-        """Return the function as text. more: declarations of further parameters."""
+        """Return the function as text.
+
+        Args:
+            *more: Declarations of further parameters.
+        """
         declared = ", ".join((*declarations(self.pointers), *more))
         return f"void {self.name}_tile({declared}) {{\n{self.body.text}\n}}\n"
 
@@ -133,5 +143,9 @@ class Function:
 
 
 def declarations(pointers: Sequence[Pointer]) -> tuple[str, ...]:
-    """Return the parameters of a function that computes one tile."""
+    """Return the parameters of a function that computes one tile.
+
+    Args:
+        pointers: Its arguments in device memory.
+    """
     return (*(pointer.declaration for pointer in pointers), "int tile", "__local float4 *workspace")

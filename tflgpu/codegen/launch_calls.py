@@ -47,7 +47,12 @@ class Table(NamedTuple):
         return 2 * len(self.rows) + 4 * sum(map(len, self.numbers))
 
     def number(self, column: int, kind: str) -> str:
-        """Return a C expression of a number of the launch at ``place``. kind: its type."""
+        """Return a C expression of a number of the launch at ``place``.
+
+        Args:
+            column: The number's place in a row.
+            kind: Its type in C.
+        """
         element = f"{self.name}[{len(self.numbers[0])} * {self.name}_rows[place - {self.first}] + {column}]"
         return f"as_float({element})" if kind == "float" else element
 
@@ -79,10 +84,18 @@ def calls(
     last_argument: str = "",
     table: Table | None = None,
 ) -> list[Case]:
-    """Return groups of equal ones of the launches at these places, in a kernel of ``local_size`` work-items.
+    """Return the calls of launches in a kernel, equal ones in groups.
 
-    Only the first work-item makes calls of kernels that are of one. functions: by the names that launches have for
-    them. last_argument: of every call, a C expression. table: of :func:`numbers_of`, where there are numbers.
+    Only the first work-item makes calls of kernels that are of one work-item.
+
+    Args:
+        functions: By the names that launches have for them.
+        executable: The buffers that calls name.
+        launches: All launches in their order.
+        places: Those to call, as places in that order.
+        local_size: Work-items of a group of the kernel.
+        last_argument: Is added to every call: a C expression; empty for none.
+        table: Made by :func:`numbers_of`, where there are numbers.
     """
     bindings = {executable.bindings[number].place: f"binding{number}" for number in executable.movable}
     last = ("tile", "workspace", *filter(None, [last_argument]))
@@ -104,8 +117,17 @@ def calls(
 def numbers_of(
     functions: Mapping[str, Variant], launches: Sequence[Launch], places: Sequence[int], name: str
 ) -> Table | None:
-    """Return the table of the numbers of launches at ``places``: their tiles, and what their functions take; None for
-    none."""
+    """Return the table of the numbers of launches: their tiles, and what their functions take.
+
+    Args:
+        functions: By the names that launches have for them.
+        launches: All launches in their order.
+        places: Those in the table, as places in that order.
+        name: The table's name in C.
+
+    Returns:
+        None if no function takes numbers.
+    """
     rows: dict[tuple[str, ...], int] = {}
     row_of: dict[int, int] = {}
     for place in places:

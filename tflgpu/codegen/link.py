@@ -42,11 +42,14 @@ def link(
 ) -> Executable:
     """Return the executable of a plan.
 
-    functions: name of the function of each kernel.
-    output_types: numpy types of the outputs for callers, by default those of the plan's graph.
-    shared: constants that are on the device already; equal ones have their places.
-    separate: give every tensor and constant its own buffer instead of a range of a shared one, so that a checker of
-    memory accesses sees where each ends.
+    Args:
+        plan: The planned kernels and their memory.
+        functions: The name of the function of each kernel.
+        output_types: Numpy types of the outputs for callers; None for those of the plan's graph.
+        shared: Constants that are on the device already; equal ones have their places.
+        separate: Whether every tensor and constant gets a buffer of its own instead of a range of a shared one, so that
+            a
+            checker of memory accesses sees where each ends.
     """
     memory = _Memory(plan, separate, shared)
     launches = tuple(

@@ -23,10 +23,15 @@ AWAITING = f"#define {AWAIT_INPUTS} if (waits) await_others(meeting);"
 
 
 def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool) -> tuple[str, Persistent]:
-    """Return the launches of ``executable`` as one kernel or a few: their program, and what the executor must know of
-    it.
+    """Return all launches as one kernel or a few: their program, and what the executor must know of it.
 
-    ptx: whether the device's compiler accepts NVIDIA's inline assembly.
+    Args:
+        source: The rendered functions.
+        executable: The buffers and launches of these functions.
+        ptx: Whether the device's compiler accepts NVIDIA's inline assembly.
+
+    Raises:
+        ValueError: Kernels have different local sizes.
     """
     order = in_intervals(executable)
     launches = [executable.launches[number] for number in order]
@@ -81,7 +86,12 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
 
 
 def for_parts(parts: Sequence[int], text: str) -> str:
-    """Text of a program that these parts of it have, too, where parts are compiled alone: PART is the number of one."""
+    """Return the text of a program for some of its parts, where parts are compiled alone: PART is the number of one.
+
+    Args:
+        parts: Numbers of parts that have the text, besides the whole program.
+        text: C.
+    """
     return "\n".join((f"#if !defined PART{''.join(f' || PART == {part}' for part in parts)}", text, "#endif"))
 
 

@@ -31,9 +31,13 @@ ROW, CHANNELS = 128, 256  # of the image that convolutions read and write; it ha
 
 
 def probe_program(limits: Limits, compute_units: int, *, ptx: bool, matrix_units: bool) -> ProbeProgram:
-    """Return the kernels that :mod:`tflgpu.measure.probing` launches, for a device.
+    """Return the kernels that :mod:`tflgpu.measure.probing` launches.
 
-    ptx: whether its compiler takes PTX. matrix_units: whether it has those of :mod:`tflgpu.kernels.mma`.
+    Args:
+        limits: The device's.
+        compute_units: The device's.
+        ptx: Whether its compiler takes PTX.
+        matrix_units: Whether it has those of :mod:`tflgpu.kernels.mma`.
     """
     group = min(GROUP, 1 << limits.work_group_size.bit_length() - 1)
     names = ["probes/arithmetic", "probes/memory"]

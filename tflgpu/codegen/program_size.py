@@ -17,14 +17,28 @@ MOST_LAUNCHES = 20_000
 
 
 def check_graph_size(graphs: Iterable[Graph]) -> None:
-    """Raise UnsupportedError if a model has more nodes than are planned in a minute."""
+    """Accept a model whose nodes can be planned in a minute.
+
+    Args:
+        graphs: Those of all partitions on the device.
+
+    Raises:
+        UnsupportedError: It has more.
+    """
     launches = sum(not node.in_place for graph in graphs for node in graph.nodes)
     if launches > MOST_LAUNCHES:
         raise UnsupportedError((f"it takes {launches} launches of kernels, and at most {MOST_LAUNCHES} are planned",))
 
 
 def check_program_size(sources: Iterable[KernelSource]) -> None:
-    """Raise UnsupportedError if a model has more different kernels than a CPU's runtime compiles in a minute."""
+    """Accept a model whose kernels a CPU's runtime compiles in a minute.
+
+    Args:
+        sources: Those of all partitions on the device.
+
+    Raises:
+        UnsupportedError: It has more different kernels.
+    """
     kernels = sum(len(source.functions) for source in sources)
     if kernels > MOST_KERNELS:
         raise UnsupportedError(

@@ -17,9 +17,13 @@ Column = tuple[str, ...]  # the numbers at one place of several functions
 
 
 def share(functions: Mapping[str, tuple[tuple[Pointer, ...], Body]]) -> tuple[str, dict[str, Body]]:
-    """Return the text of shared functions, and the bodies that some of ``functions`` get in place of theirs: calls.
+    """Let functions that differ in numbers only share one function.
 
-    functions: parameters and body, by name.
+    Args:
+        functions: Parameters and body, by name.
+
+    Returns:
+        The text of the shared functions, and by name the bodies of those that call one now.
     """
     alike: dict[tuple[tuple[Pointer, ...], tuple[str, ...], Column], list[str]] = {}
     for name, (pointers, body) in functions.items():
@@ -66,9 +70,12 @@ class Variant:
 
 
 def variants(functions: Sequence[Function]) -> dict[str, Variant]:
-    """Each of ``functions`` as a variant of a shared one, by its name.
+    """Return each function as a variant of a shared one, by its name.
 
     Functions that differ in the turns of a loop are different ones, as are all that may divide for each element.
+
+    Args:
+        functions: Those of a program.
     """
     alike: dict[object, list[Function]] = {}
     for function in functions:

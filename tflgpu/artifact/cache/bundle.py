@@ -71,7 +71,14 @@ class Bundle:
             )
 
     def open(self, name: str) -> memoryview | None:
-        """Return the entry's bytes in the mapped bundle; None if it has no such entry. Raises UnreadableError."""
+        """Return the entry's bytes in the mapped bundle; None if it has no such entry.
+
+        Args:
+            name: The entry's path below the format's folder.
+
+        Raises:
+            UnreadableError: The bundle is damaged there.
+        """
         member = self._members.get(name)
         if member is None:
             return None
@@ -82,7 +89,11 @@ class Bundle:
         return self._buffer[begin : begin + member.file_size]
 
     def mark_used(self, name: str) -> None:
-        """Do nothing: a bundle is never written, and nothing is evicted from it."""
+        """Do nothing: a bundle is never written, and nothing is evicted from it.
+
+        Args:
+            name: The entry's path below the format's folder.
+        """
 
     def entries(self) -> Iterator[Entry]:
         """All entries, in the order of their names."""
@@ -91,10 +102,15 @@ class Bundle:
 
 
 def write_bundle(path: Path, entries: Mapping[str, mmap.mmap | memoryview], sign: Sign | None = None) -> Written:
-    """Write entries (content by name) as a bundle. Raises OSError.
+    """Write entries as a bundle. Equal entries, with the same key, give equal bundles, byte by byte.
 
-    sign: what makes the digits of a signature for the bytes before them. Equal entries, with the same key, give equal
-    bundles, byte by byte.
+    Args:
+        path: The file; it is replaced as a whole.
+        entries: Content by name.
+        sign: Makes the digits of a signature for the bytes before them; None to leave the bundle unsigned.
+
+    Raises:
+        OSError: The file cannot be written.
     """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.", suffix=".tmp")
     written = Path(name)

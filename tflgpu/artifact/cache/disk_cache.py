@@ -92,9 +92,16 @@ class Cache:
         return None
 
     def store(self, key: Key, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> None:
-        """Store an entry; it replaces one of the same key.
+        """Store an entry; it replaces one of the same key. Faults of the disk are a CacheWarning.
 
-        Raises ValueError or TypeError for tensors and metadata that the format cannot hold.
+        Args:
+            key: The entry's.
+            tensors: Arrays by name.
+            metadata: In types of JSON.
+
+        Raises:
+            ValueError: The format cannot hold the tensors or the metadata.
+            TypeError: The same, by a type.
         """
         payload.check(tensors)
         if self._target is None:
@@ -108,8 +115,15 @@ class Cache:
             warn_once("store", f"the cache {self._target.path} cannot be written: {error}")
 
     def known_content(self, token: int, model: Path) -> str | None:
-        """Return the content hash from :meth:`remember_content`; None if there is none, or the file has changed
-        since."""
+        """Return the content hash of a model file from :meth:`remember_content`.
+
+        Args:
+            token: The caller's, under which it was remembered.
+            model: The file.
+
+        Returns:
+            None if there is none, or the file has changed since.
+        """
         try:
             key = source_key(token, FileStamp.of(model.stat()))
         except OSError:
@@ -118,7 +132,13 @@ class Cache:
         return None if found is None else str(found.metadata["content"])
 
     def remember_content(self, token: int, stamp: FileStamp, content: str) -> None:
-        """Store the content hash of a model file. stamp: of the open file, taken before it was read."""
+        """Store the content hash of a model file.
+
+        Args:
+            token: The caller's, under which it will be looked up.
+            stamp: Of the open file, taken before it was read.
+            content: The hash.
+        """
         if time.time_ns() - max(stamp.modified, stamp.changed) > RACY_NANOSECONDS:
             self.store(source_key(token, stamp), {}, {"content": content})
 

@@ -15,7 +15,12 @@ _reported: dict[str, object] = {}
 
 
 def warn_once(cause: str, message: str) -> None:
-    """Give a CacheWarning, unless this process has already given one for the same ``cause``."""
+    """Give a CacheWarning, unless this process has already given one for the same cause.
+
+    Args:
+        cause: A key; it is not shown.
+        message: The text.
+    """
     this = object()
     if _reported.setdefault(cause, this) is not this:  # one step: no lock, for which a signal handler could wait
         return

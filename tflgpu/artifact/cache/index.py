@@ -35,31 +35,69 @@ class LedgerDisk(diskcache.Disk):  # type: ignore[misc]  # diskcache carries no 
     """Text keys and sizes in bytes, all in the database: no pickles and no further files."""
 
     def put(self, key: object) -> tuple[str, bool]:
-        """Return the key as the table stores it."""
+        """Return the key as the table stores it.
+
+        Args:
+            key: The name of an entry.
+
+        Raises:
+            TypeError: It is no text.
+        """
         if type(key) is not str:
             raise TypeError(f"a key of the index is {key!r}; it must be text")
         return key, True
 
     def get(self, key: object, raw: object) -> str:
-        """Return the key that the table has stored."""
+        """Return the key that the table has stored.
+
+        Args:
+            key: The name of an entry.
+            raw: Whether it is stored as it is; any key of this index is.
+
+        Raises:
+            ValueError: It is not stored as text.
+        """
         if not raw or type(key) is not str:
             raise ValueError("the index holds a key that is not text")
         return key
 
     def store(self, value: object, read: bool, key: object = None) -> tuple[int, int, None, int]:
-        """Return a row whose ``size`` is the value, so that diskcache's ``volume`` adds them up."""
+        """Return a row whose ``size`` is the value, so that diskcache's ``volume`` adds them up.
+
+        Args:
+            value: The size of an entry in bytes.
+            read: Whether the value is a file, which no value of this index is.
+            key: Not used.
+
+        Raises:
+            TypeError: The value is no size.
+        """
         if type(value) is not int or read:
             raise TypeError(f"a value of the index is {value!r}; it must be a size in bytes")
         return value, MODE_RAW, None, value
 
     def fetch(self, mode: object, filename: object, value: object, read: bool) -> int:
-        """Return the size that a row of the table has."""
+        """Return the size that a row of the table has.
+
+        Args:
+            mode: The kind of the value, which has to be a number.
+            filename: Not used.
+            value: The size in bytes.
+            read: Not used.
+
+        Raises:
+            ValueError: The value is no size.
+        """
         if mode != MODE_RAW or type(value) is not int:
             raise ValueError("the index holds a value that is not a size")
         return value
 
     def remove(self, file_path: object) -> None:
-        """Do nothing: rows of this index name no files. A row that does was forged to delete that file."""
+        """Do nothing: rows of this index name no files. A row that does was forged to delete that file.
+
+        Args:
+            file_path: Not used.
+        """
 
 
 class Index:
@@ -69,7 +107,12 @@ class Index:
         self._ledger = ledger
 
     def record(self, name: str, size: int) -> None:
-        """Note the size in bytes of an entry."""
+        """Note the size of an entry.
+
+        Args:
+            name: The entry's path below the format's folder.
+            size: Bytes.
+        """
         self._ledger.set(name, size)
 
     def volume(self) -> int:
@@ -77,7 +120,11 @@ class Index:
         return int(self._ledger.volume())
 
     def replace(self, sizes: Iterable[tuple[str, int]]) -> None:
-        """Record these sizes in place of all others."""
+        """Record these sizes in place of all others.
+
+        Args:
+            sizes: Names and bytes of all entries.
+        """
         with self._ledger.transact():
             self._ledger.clear()
             for name, size in sizes:
@@ -86,9 +133,15 @@ class Index:
 
 @contextmanager
 def open_index(folder: Path) -> Iterator[tuple[Index, bool]]:
-    """Return the index in ``folder``, and whether it is new and empty.
+    """Return the index of a folder, and whether it is new and empty.
 
-    Raises IndexUnavailableError. A damaged database is then deleted, so that the next call makes a new one.
+    A damaged database is deleted, so that the next call makes a new one.
+
+    Args:
+        folder: Belongs to the index alone.
+
+    Raises:
+        IndexUnavailableError: The database is damaged, locked or not this user's own.
     """
     try:
         make_private(folder)

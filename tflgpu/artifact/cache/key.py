@@ -23,17 +23,28 @@ NAME = re.compile(
 
 
 def canonical_json(value: object) -> str:
-    """Equal values give equal texts: keys sorted, no spaces, ASCII only, no NaN.
+    """Return equal texts for equal values: keys sorted, no spaces, ASCII only, no NaN.
 
-    Raises TypeError or ValueError for values that JSON cannot hold.
+    Args:
+        value: In types of JSON.
+
+    Raises:
+        TypeError: JSON cannot hold a type in it.
+        ValueError: JSON cannot hold a number in it.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def entry_name(key: str) -> str:
-    """Return the path of the entry for a key's canonical JSON text, relative to the format's folder.
+    """Return the path of the entry for a key, relative to the format's folder.
 
-    Raises KeyError, TypeError or ValueError if the text is not that of a key.
+    Args:
+        key: Canonical JSON.
+
+    Raises:
+        KeyError: The text lacks a field of a key.
+        TypeError: A field has another type.
+        ValueError: The text is not that of a key.
     """
     fields = json.loads(key)
     token = f"{fields['token']}-" if "token" in fields else ""
@@ -81,47 +92,89 @@ class FileStamp(NamedTuple):
 
     @classmethod
     def of(cls, found: os.stat_result) -> FileStamp:
-        """Return the stamp in what the system says of a file."""
+        """Return the stamp of a file.
+
+        Args:
+            found: What the system says of it.
+        """
         return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def kernel_key(source: str, flags: str, device: DeviceIdentity) -> Key:
-    """Return the key of a program binary: all that the device's compiler sees."""
+    """Return the key of a program binary: all that the device's compiler sees.
+
+    Args:
+        source: The program.
+        flags: Options of the compiler.
+        device: With its driver.
+    """
     return Key({"kind": "kernel", "source": _hash(source), "flags": flags, **device._asdict()})
 
 
 def model_key(token: int, content: str, options: Mapping[str, Any], device: DeviceIdentity, version: str) -> Key:
     """Return the key of a compiled model.
 
-    token, content: the hashes of ``tflgpu.artifact.cache.token``. options: as JSON values, only those that change what
-    is compiled. version: of tflgpu.
+    Args:
+        token: The model's token, of ``tflgpu.artifact.cache.token`` or the caller's.
+        content: The content hash of the file.
+        options: As JSON values, only those that change what is compiled.
+        device: With its driver.
+        version: tflgpu's.
     """
     what = {"kind": "model", "token": f"{token:016x}", "content": content, "options": dict(options)}
     return Key({**what, "tflgpu": version, **device._asdict()})
 
 
 def tuning_key(kernel: str, effort: str, device: DeviceIdentity, version: str) -> Key:
-    """Return the key of a kernel's measured parameters. kernel: all that its speed depends on. effort: of measuring."""
+    """Return the key of a kernel's measured parameters.
+
+    Args:
+        kernel: All that its speed depends on.
+        effort: How thoroughly was measured.
+        device: With its driver.
+        version: tflgpu's.
+    """
     return Key({"kind": "tuning", "kernel": _hash(kernel), "effort": effort, "tflgpu": version, **device._asdict()})
 
 
 def source_key(token: int, stamp: FileStamp) -> Key:
-    """Return the key of a model file's content hash, under a token that the caller gave."""
+    """Return the key of a model file's content hash.
+
+    Args:
+        token: The caller's.
+        stamp: That of the file.
+    """
     return Key({"kind": "source", "token": f"{token:016x}", "stamp": stamp._asdict()})
 
 
 def trial_key(piece: bytes, litert: str) -> Key:
-    """Return the key of a trial of LiteRT that did no harm. piece: the partition's model. litert: version of LiteRT."""
+    """Return the key of a trial of LiteRT that did no harm.
+
+    Args:
+        piece: The partition's model.
+        litert: The version of LiteRT.
+    """
     return Key({"kind": "trial", "piece": xxhash.xxh3_128_hexdigest(piece), "litert": litert})
 
 
 def probes_key(revision: int, device: DeviceIdentity) -> Key:
-    """Return the key of a device's measurements. revision: of the measurements."""
+    """Return the key of a device's measurements.
+
+    Args:
+        revision: That of the probes.
+        device: With its driver.
+    """
     return Key({"kind": "probe", "revision": revision, **device._asdict()})
 
 
 def unit_key(unit: str, source: str, device: DeviceIdentity) -> Key:
-    """Return the key of a driver's trial of the CPU's integer unit. source: of the test."""
+    """Return the key of a driver's trial of the CPU's integer unit.
+
+    Args:
+        unit: The unit's name.
+        source: The program of the trial.
+        device: With its driver.
+    """
     return Key({"kind": "unit", "unit": unit, "source": _hash(source), **device._asdict()})
 
 

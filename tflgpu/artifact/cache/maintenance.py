@@ -43,10 +43,14 @@ def survey(cache: Cache) -> list[Finding]:
 def evict(
     cache: Cache, *, token: int | None = None, unused_seconds: float = 0.0, limit: int | None = None
 ) -> list[Entry]:
-    """Delete entries of the cache's directories, and return the deleted ones.
+    """Delete entries of the cache's directories, and return the deleted ones. Bundles stay as they are.
 
-    token: only entries of this model. unused_seconds: only entries that were not used for so long. limit: delete these,
-    the longest unused first, until the directory takes no more bytes than given; by default delete all of them.
+    Args:
+        cache: Its directories.
+        token: Only entries of this model; None for all.
+        unused_seconds: Only entries that were not used for so long.
+        limit: Delete these, the longest unused first, until the directory takes no more bytes; None deletes all of
+            them.
     """
     removed = []
     for place in cache.places:
@@ -65,7 +69,17 @@ def evict(
 
 
 def pack(cache: Cache, bundle: Path, names: Collection[str] | None = None, sign: Sign | None = None) -> Written:
-    """Write undamaged entries (``names``, or all) into a bundle, signed or not. Raises OSError."""
+    """Write undamaged entries into a bundle.
+
+    Args:
+        cache: Has the entries.
+        bundle: The file; it is replaced as a whole.
+        names: Entries to write; None for all.
+        sign: Makes a signature; None to leave the bundle unsigned.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
     from tflgpu.artifact.cache.bundle import write_bundle
 
     contents: dict[str, mmap.mmap | memoryview] = {}

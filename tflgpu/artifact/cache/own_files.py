@@ -23,7 +23,11 @@ _BINARY = getattr(os, "O_BINARY", 0)
 
 
 def fault_of(found: os.stat_result) -> str | None:
-    """Why a user other than this one and root could have written a file or folder; None if none could."""
+    """Return why a user other than this one and root could have written a file or folder; None if none could.
+
+    Args:
+        found: What the system says of it.
+    """
     if not hasattr(os, "geteuid"):
         return None
     if found.st_uid not in (0, os.geteuid()):
@@ -34,10 +38,17 @@ def fault_of(found: os.stat_result) -> str | None:
 
 
 def open_own(place: Path, names: Sequence[str] = ()) -> int:
-    """Return a descriptor of a regular file: ``place`` itself, or what ``names`` lead to below a folder.
+    """Return a descriptor of a regular file that only this user can have written.
 
-    Raises FileNotFoundError or NotADirectoryError if there is none, OSError, and UnreadableError if the file, or a
-    folder on the way to it, is not this user's own or something else than a file.
+    Args:
+        place: The file itself, or a folder.
+        names: Lead to the file below the folder; no name may be a link.
+
+    Raises:
+        FileNotFoundError: There is none.
+        NotADirectoryError: A folder on the way is none.
+        OSError: It cannot be opened.
+        UnreadableError: The file, or a folder on the way to it, is not this user's own or something else than a file.
     """
     if os.open not in os.supports_dir_fd:
         return os.open(place.joinpath(*names), os.O_RDONLY | _BINARY)
@@ -68,7 +79,14 @@ def _open_below(folder: int, name: str, flags: int) -> int:
 
 
 def check_own_folder(folder: Path) -> None:
-    """Raise OSError unless this is a folder, and no link to one, that only this user and root can write."""
+    """Accept a folder, and no link to one, that only this user and root can write.
+
+    Args:
+        folder: It must exist.
+
+    Raises:
+        OSError: Others can write it, or it is no folder.
+    """
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode):
         raise NotADirectoryError(f"{folder} is no folder; the cache follows no links")

@@ -77,7 +77,14 @@ class Payload(NamedTuple):
 
 
 def check(tensors: Mapping[str, NDArray[Any]]) -> None:
-    """Raise ValueError for tensors that the format cannot hold, or whose names would hide the checksum."""
+    """Accept tensors that the format can hold.
+
+    Args:
+        tensors: Arrays by name.
+
+    Raises:
+        ValueError: A name or a type is not allowed, or a name would hide the checksum.
+    """
     for name, tensor in tensors.items():
         if not (name.isascii() and name.isprintable()) or name.startswith("~") or name in ("", "__metadata__"):
             raise ValueError(f"{name!r} cannot name a tensor: printable ASCII that does not begin with ~ can")
@@ -86,9 +93,16 @@ def check(tensors: Mapping[str, NDArray[Any]]) -> None:
 
 
 def write(path: Path, key: str, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> int:
-    """Write an entry to ``path``, make it durable, and return its size in bytes.
+    """Write an entry, make it durable, and return its size in bytes.
 
-    The tensors must have passed :func:`check`. Raises OSError, and can then leave a broken file at ``path``.
+    Args:
+        path: A new file. After an error it may be broken.
+        key: Canonical JSON.
+        tensors: Must have passed :func:`check`.
+        metadata: In types of JSON.
+
+    Raises:
+        OSError: The file cannot be written.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
@@ -117,9 +131,14 @@ def write(path: Path, key: str, tensors: Mapping[str, NDArray[Any]], metadata: M
 
 
 def read(buffer: Buffer, key: str | None = None) -> Payload:
-    """Return the entry in ``buffer``, checked. key: text of the key that the entry must have.
+    """Return an entry after all checks, its tensors as views.
 
-    Raises UnreadableError.
+    Args:
+        buffer: The whole file.
+        key: Text of the key that the entry must have; None for any.
+
+    Raises:
+        UnreadableError: The entry is damaged, has another format or another key.
     """
     try:
         description, entries, start = _header(buffer)

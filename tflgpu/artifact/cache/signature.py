@@ -29,7 +29,15 @@ class Proof(NamedTuple):
 
 
 def check_proof(content: bytes, proof: Proof) -> None:
-    """Raise BundleError unless a bundle is signed with the key, and pinned by one of the digests."""
+    """Accept a bundle that is signed with the key, and pinned by one of the digests.
+
+    Args:
+        content: The whole bundle.
+        proof: The user's public key and digests; either may be missing.
+
+    Raises:
+        BundleError: The signature or the digest is another one.
+    """
     found = digest(content)
     if proof.digests and found not in proof.digests:
         raise BundleError(f"its SHA-256 is {found}, and not one of Options.cache_files.bundle_digest")
@@ -49,10 +57,15 @@ def check_proof(content: bytes, proof: Proof) -> None:
 
 
 def signer(key: Path) -> tuple[Callable[[bytes], bytes], str]:
-    """Return what makes the digits for the bytes before them, and the public key in hexadecimal.
+    """Return a function that makes the digits for the bytes before them, and the public key in hexadecimal.
 
-    key: a file with an Ed25519 private key in PEM, without a password. Raises ValueError if it is something else,
-    OSError if it cannot be read, BundleError without the package cryptography.
+    Args:
+        key: A file with an Ed25519 private key in PEM, without a password.
+
+    Raises:
+        ValueError: The file is something else.
+        OSError: It cannot be read.
+        BundleError: The package cryptography is not installed.
     """
     serialization, ed25519, _ = _cryptography()
     expected = f"{key} is no Ed25519 private key; `openssl genpkey -algorithm ed25519 -out {key}` makes one"
@@ -68,7 +81,11 @@ def signer(key: Path) -> tuple[Callable[[bytes], bytes], str]:
 
 
 def digest(content: bytes) -> str:
-    """Return the SHA-256 in hexadecimal, as sha256sum prints it."""
+    """Return the SHA-256 in hexadecimal, as sha256sum prints it.
+
+    Args:
+        content: The whole bundle.
+    """
     return hashlib.sha256(content).hexdigest()
 
 

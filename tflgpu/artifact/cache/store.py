@@ -52,7 +52,15 @@ class Directory:
         return os.access(self.path, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
 
     def open(self, name: str) -> mmap.mmap | None:
-        """Return the entry's file, mapped; None if there is none. Raises OSError and UnreadableError."""
+        """Return the entry's file, mapped; None if there is none.
+
+        Args:
+            name: The entry's path below the format's folder.
+
+        Raises:
+            OSError: The file cannot be opened.
+            UnreadableError: It is empty or not this user's own.
+        """
         try:
             descriptor = open_own(self.path, (FORMAT_FOLDER, *name.split("/")))
         except (FileNotFoundError, NotADirectoryError):
@@ -63,12 +71,26 @@ class Directory:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def mark_used(self, name: str) -> None:
-        """Set the file's time of modification to now. Other programs can change its time of access."""
+        """Set the file's time of modification to now. Other programs can change its time of access.
+
+        Args:
+            name: The entry's path below the format's folder.
+        """
         with suppress(OSError):  # read-only, so nothing is evicted; or deleted
             os.utime(self._entries / name, follow_symlinks=os.utime not in os.supports_follow_symlinks)
 
     def put(self, key: Key, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> None:
-        """Write or replace an entry, then evict others beyond the limit. Raises OSError and CacheDirectoryError."""
+        """Write or replace an entry, then evict others beyond the limit.
+
+        Args:
+            key: The entry's.
+            tensors: Arrays by name, which have passed :func:`tflgpu.artifact.cache.payload.check`.
+            metadata: In types of JSON.
+
+        Raises:
+            OSError: The file cannot be written.
+            CacheDirectoryError: Other users can write to a folder.
+        """
         import shutil  # not needed by a warm start
         import tempfile
 
@@ -104,7 +126,14 @@ class Directory:
         return (entry for entry in self._files() if not NAME.fullmatch(entry.name))
 
     def remove(self, name: str) -> bool:
-        """Delete an entry; a process that has it mapped can still read it. False if it could not be deleted."""
+        """Delete an entry; a process that has it mapped can still read it.
+
+        Args:
+            name: The entry's path below the format's folder.
+
+        Returns:
+            False if it could not be deleted.
+        """
         try:
             (self._entries / name).unlink(missing_ok=True)
         except OSError:
@@ -112,7 +141,15 @@ class Directory:
         return True
 
     def shrink(self, limit: int, candidates: Iterable[Entry]) -> list[Entry]:
-        """Delete candidates, the longest unused first, until all entries fit ``limit`` bytes. Returns the deleted."""
+        """Delete entries, the longest unused first, until all entries of the directory fit a limit.
+
+        Args:
+            limit: Bytes.
+            candidates: Entries that may be deleted.
+
+        Returns:
+            The deleted ones.
+        """
         excess = sum(entry.bytes for entry in self.entries()) - limit
         removed = []
         for entry in sorted(candidates, key=lambda entry: entry.used):

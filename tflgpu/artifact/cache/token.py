@@ -27,16 +27,23 @@ def model_token(data: Bytes) -> int:
 
 
 def content_hash(data: Bytes) -> str:
-    """Return the xxh3-128 of the model file's bytes as 32 hexadecimal digits."""
+    """Return the xxh3-128 of a model file as 32 hexadecimal digits.
+
+    Args:
+        data: The whole file.
+    """
     import xxhash
 
     return xxhash.xxh3_128_hexdigest(memoryview(data))
 
 
 def token_of(content: str) -> int:
-    """Return the token of a model with this content hash.
+    """Return the token of a model.
 
     It is ``farmhashna::Hash64`` of https://github.com/google/farmhash, src/farmhash.cc, for 16 bytes.
+
+    Args:
+        content: The content hash: 32 hexadecimal digits.
     """
     data = bytes.fromhex(content)
     a, b = int.from_bytes(data[:8], "little") + K2, int.from_bytes(data[8:], "little")
