@@ -35,7 +35,12 @@ class Announcer:
         self._thread: threading.Thread | None = None
 
     def add(self, ending: Ending, function: Callable[[], object]) -> None:
-        """Call a function when an inference is over: in the thread, or here if Python ends and starts no threads."""
+        """Call a function when an inference is over: in the thread, or here if Python ends and starts no threads.
+
+        Args:
+            ending: The inference.
+            function: Its exceptions are logged.
+        """
         with self._changed:
             if starts_threads():
                 self._waiting.append((ending, function))
@@ -64,7 +69,11 @@ class Announcer:
 
 
 def call_logged(function: Callable[[], object]) -> None:
-    """Call a function; an exception is logged, as asyncio does it: SystemExit and KeyboardInterrupt pass."""
+    """Call a function; an exception is logged, as asyncio does it: SystemExit and KeyboardInterrupt pass.
+
+    Args:
+        function: A user's, without arguments.
+    """
     try:
         function()
     except (SystemExit, KeyboardInterrupt):

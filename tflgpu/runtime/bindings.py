@@ -55,7 +55,11 @@ def chosen_pairs(signatures: Sequence[SignatureInfo], bind: Bind) -> dict[str, s
 
 
 def bindings_of(signatures: Sequence[SignatureInfo], chosen: Mapping[str, str]) -> dict[str | None, SignatureBinding]:
-    """Return what each signature has of the states that :func:`chosen_pairs` chose; a state has the name of its input.
+    """Return the states of each signature; a state has the name of its input.
+
+    Args:
+        signatures: All signatures of the file.
+        chosen: The state of each output, from :func:`chosen_pairs`.
 
     Raises:
         ValueError: Two outputs of a signature are bound to the same input.

@@ -57,7 +57,11 @@ class DeviceMemory:
         return self.offset % ALIGNMENT == 0
 
     def overlaps(self, other: DeviceMemory) -> bool:
-        """Whether both share bytes of one buffer, of which either may have a sub-buffer."""
+        """Whether both share bytes of one buffer, of which either may have a sub-buffer.
+
+        Args:
+            other: Memory of the same context.
+        """
         (buffer, begin), (other_buffer, other_begin) = self._origin, other._origin
         apart = begin + self.bytes <= other_begin or other_begin + other.bytes <= begin
         return buffer == other_buffer and not apart
@@ -73,13 +77,22 @@ class DeviceMemory:
         return whole.int_ptr, self.offset + cast("int", self.buffer.get_info(cl.mem_info.OFFSET))
 
     def read(self, queue: cl.CommandQueue) -> NDArray[Any]:
-        """Return a copy on the host, taken when all earlier commands of the queue are done."""
+        """Return a copy on the host, taken when all earlier commands of the queue are done.
+
+        Args:
+            queue: Of the memory's context.
+        """
         array = np.empty(self.shape, self.dtype)
         copy(queue, array, self.buffer, src_offset=self.offset)
         return array
 
     def write(self, queue: cl.CommandQueue, value: NDArray[Any]) -> None:
-        """Copy an array of this shape and type into it, and wait until it is there."""
+        """Copy an array into the memory, and wait until it is there.
+
+        Args:
+            queue: Of the memory's context.
+            value: Of the memory's shape and type.
+        """
         # A blocking write of Intel's runtime ends before: as soon as the array on the host may change.
         for event in copy(queue, self.buffer, np.ascontiguousarray(value), dst_offset=self.offset):
             event.wait()
@@ -89,18 +102,29 @@ Value = NDArray[Any] | DeviceMemory  # of an input: on the host, or on the devic
 
 
 def is_device_array(value: object) -> TypeGuard[DeviceArray]:
-    """Whether a value is an array or buffer on some device."""
+    """Whether a value is an array or buffer on some device.
+
+    Args:
+        value: A caller's value; it may be anything.
+    """
     # The caller has no Array if this module is not imported. Importing it here would take time.
     arrays = sys.modules.get("pyopencl.array")
     return isinstance(value, cl.Buffer) or (arrays is not None and isinstance(value, arrays.Array))
 
 
 def device_memory(role: str, info: TensorInfo, array: DeviceArray, session: Session) -> DeviceMemory:
-    """Return the memory of a caller's array for the input or output ``info``; a buffer is taken as a whole.
+    """Return the memory of a caller's array for an input or output; a buffer is taken as a whole.
 
     Waits for the commands of an Array's own queue. The caller checks the shape.
 
-    Raises ValueError if the array has another size, element type or context, or is not contiguous.
+    Args:
+        role: ``"input"`` or ``"output"``, for messages.
+        info: The input or output.
+        array: An Array or a Buffer of pyopencl.
+        session: The model's.
+
+    Raises:
+        ValueError: The array has another size, element type or context, or is not contiguous.
     """
     what, dtype = f"{role} {info.name!r}", np.dtype(info.dtype)
     if isinstance(array, cl.Buffer):

@@ -37,17 +37,29 @@ class PieceEngine(ABC, Generic[P]):
         self.executors = tuple(executors)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """Arrays in the order of the partition's inputs -> new arrays in the order of its outputs.
+        """Run the partition once.
 
-        Raises ValueError for shapes that were not planned, DeviceError if the device fails.
+        Args:
+            inputs: Arrays in the order of the partition's inputs.
+
+        Returns:
+            New arrays in the order of its outputs.
+
+        Raises:
+            ValueError: An array has a shape that was not planned.
+            DeviceError: The device fails.
         """
         values = dict(zip(self._partition.inputs, inputs, strict=True))
         return self._run(values)
 
     def profile(self, inputs: Sequence[Array], runs: int) -> list[list[Interval] | None]:
-        """When the launches of each piece began and ended; None for a piece that the run does not need.
+        """Return when the launches of each piece began and ended; None for a piece that the run does not need.
 
-        Those of a loop's body are timed in one iteration.
+        The launches of a loop's body are timed in one iteration.
+
+        Args:
+            inputs: Arrays in the order of the partition's inputs.
+            runs: Number of inferences.
         """
         values = dict(zip(self._partition.inputs, inputs, strict=True))
         return [
@@ -132,7 +144,12 @@ class PartedLoopEngine(PieceEngine[PartedLoopPartition]):
             at = end
 
     def profile(self, inputs: Sequence[Array], runs: int) -> list[list[Interval] | None]:
-        """Return the condition and what an iteration runs, with the first values of the state."""
+        """Return the times of the condition and of one iteration, with the first values of the state.
+
+        Args:
+            inputs: Arrays in the order of the partition's inputs.
+            runs: Number of inferences.
+        """
         values = self._first(dict(zip(self._partition.inputs, inputs, strict=True)))
         found: list[list[Interval] | None] = [self.executors[0].profile(self._tested(values), runs)]
         for part, engine in zip(self._partition.body, self._parts, strict=True):
@@ -162,7 +179,12 @@ class PartedLoopEngine(PieceEngine[PartedLoopPartition]):
 
 
 def engine_of(partition: CompiledPartition, executors: Sequence[Executor]) -> Executor | PieceEngine[Any]:
-    """Return what runs a partition on the device. executors: of its pieces."""
+    """Return the engine or the executor that runs a partition on the device.
+
+    Args:
+        partition: A loop, a branch or a plain piece.
+        executors: Those of its pieces, in their order.
+    """
     match partition:
         case LoopPartition():
             return LoopEngine(partition, executors)

@@ -38,7 +38,11 @@ REFUSALS = (AttributeError, BufferError, NotImplementedError, RuntimeError, Type
 
 
 def is_array(value: object) -> TypeGuard[HasDLPack]:
-    """Whether a value is one array, not a sequence of several or a mapping."""
+    """Whether a value is one array, not a sequence of several or a mapping.
+
+    Args:
+        value: A caller's value; it may be anything.
+    """
     if isinstance(value, np.ndarray):
         return True
     if isinstance(value, NO_ARRAY):
@@ -57,7 +61,12 @@ def _is_buffer(value: Any) -> bool:
 def host_array(what: str, given: Any) -> NDArray[Any]:
     """Return an array of the host with the elements of another one, in the same memory where that is possible.
 
-    Raises ValueError with ``what`` and the reason for memory of another device, and for what is no array.
+    Args:
+        what: The array's name, for messages.
+        given: An array of numpy or of another library.
+
+    Raises:
+        ValueError: It is in the memory of another device, or is no array.
     """
     if isinstance(given, np.ndarray):
         return given
@@ -86,7 +95,13 @@ def _require_host(what: str, given: HasDLPack) -> None:
 def writable_array(what: str, given: Any) -> NDArray[Any]:
     """Return a caller's array of the host as one of numpy in the same memory, to be written.
 
-    Raises TypeError for what is no array, ValueError for memory that cannot be written from here.
+    Args:
+        what: The array's name, for messages.
+        given: An array of numpy or of another library.
+
+    Raises:
+        TypeError: It is no array.
+        ValueError: Its memory cannot be written from here.
     """
     if not is_array(given):
         raise TypeError(f"{what} is a {type(given).__name__}; an array was expected: of pyopencl, numpy or PyTorch")

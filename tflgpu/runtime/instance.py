@@ -148,9 +148,14 @@ class Instance:
         return with_pieces(partition, pieces), engine_of(partition, executors)
 
     def keep_binaries(self, cache: Cache, clock: Stopwatch) -> bool:
-        """Store the binaries of programs that had to be compiled in the artifact and in the cache.
+        """Store the binaries of programs that had to be compiled, in the artifact and in the cache.
 
-        Returns whether these programs are drafts, so that an instance of the artifact is faster than this one.
+        Args:
+            cache: Where to keep them.
+            clock: Takes the time until compilers are done.
+
+        Returns:
+            Whether these programs are drafts, so that an instance of the artifact is faster than this one.
         """
         partitions, are_drafts = list(self.artifact.partitions), self._drafts and bool(self._programs)
         for (number, place), program in self._programs.items():
@@ -204,9 +209,14 @@ class Instance:
         return open_engine(partition, self.artifact, self._guarded, cache)
 
     def run(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
-        """One inference. inputs: values of the model's inputs in order.
+        """Run one inference, and wait for it.
 
-        outputs: device memory for some of the outputs, by number. Returns new arrays of the others.
+        Args:
+            inputs: Values of the model's inputs in order.
+            outputs: Device memory for some of the outputs, by number.
+
+        Returns:
+            New arrays of the other outputs.
         """
         whole = self._whole
         if whole is not None and not (outputs and self._has_trims):
@@ -227,6 +237,10 @@ class Instance:
         """Start :meth:`run`; :meth:`collect` has its result.
 
         A model of which a part runs on the CPU, or in a loop or a branch, has run when this returns.
+
+        Args:
+            inputs: Values of the model's inputs in order.
+            outputs: Device memory for some of the outputs, by number.
         """
         self._settle()
         if self._whole is not None and not (outputs and self._has_trims):
@@ -235,7 +249,11 @@ class Instance:
         return InFlightRun(perf_counter(), cl.enqueue_marker(self._session.queue), Arrived(arrays))
 
     def collect(self, flight: InFlightRun) -> list[Array]:
-        """Wait for an inference that was enqueued. To be called once."""
+        """Wait for an inference that was enqueued. To be called once.
+
+        Args:
+            flight: Returned by :meth:`enqueue`.
+        """
         if self._whole is None or isinstance(flight.passage, Arrived):
             return flight.passage.arrays()
         return checked_results(self.artifact.partitions[0], self._whole.collect(flight))
@@ -328,7 +346,12 @@ class Instance:
             engine.reset_state()
 
     def profile(self, inputs: Sequence[Value], runs: int) -> Timed:
-        """Return times of ``runs`` inferences on the device, and of one on the CPU. The state changes as by one run."""
+        """Return times of several inferences on the device, and of one on the CPU. The state changes as by one run.
+
+        Args:
+            inputs: Values of the model's inputs in order.
+            runs: Number of inferences on the device.
+        """
         self._settle()
         values, seconds = self._run_partitions(inputs)
         found: list[tuple[DevicePartition, list[Interval] | None]] = []
@@ -378,9 +401,14 @@ def _check_shape(what: str, planned: Shape, computed: Shape) -> None:
 
 
 def checked_results(partition: CompiledPartition, results: list[Array]) -> list[Array]:
-    """Return the results of the partition as they are meant: trimmed, without what its checks and sizes are.
+    """Return the results of the partition as they are meant: trimmed, without checks and sizes.
 
-    Raises ValueError for every fault that the checks found.
+    Args:
+        partition: Says which results are checks and sizes.
+        results: All results of the executable.
+
+    Raises:
+        ValueError: The checks found faults; the message has all.
     """
     if not isinstance(partition, DevicePartition) or not (partition.checks or partition.trims):
         return results
@@ -392,7 +420,16 @@ def checked_results(partition: CompiledPartition, results: list[Array]) -> list[
 
 
 def open_executor(partition: DevicePartition, program: Any, session: Session) -> Executor:
-    """Return the executor that the partition was compiled for. Raises DeviceError if memory runs out."""
+    """Return the executor that the partition was compiled for.
+
+    Args:
+        partition: The piece.
+        program: Has the piece's kernels.
+        session: The device.
+
+    Raises:
+        DeviceError: Memory runs out.
+    """
     executable = partition.executable
     if executable.claiming:
         return ClaimingExecutor(executable, executable.claiming, program, session)

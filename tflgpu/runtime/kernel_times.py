@@ -12,9 +12,11 @@ from tflgpu.runtime.executors.executor import Interval
 def kernel_times(
     pieces: Sequence[tuple[DevicePartition, list[Interval] | None]], codes: Mapping[int, str]
 ) -> Iterator[KernelTime]:
-    """One for each launch of the pieces that were measured, as if each piece followed the one before.
+    """Yield the times of each launch, as if each piece followed the one before.
 
-    codes: of the model's operators, by index.
+    Args:
+        pieces: With the begin and the end of each launch; None for a piece that was not measured.
+        codes: The model's operators by index.
     """
     start = 0.0
     for number, (piece, intervals) in enumerate(pieces):

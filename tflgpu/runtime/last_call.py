@@ -28,7 +28,11 @@ class Targets(NamedTuple):
     arrays: Mapping[str, Array] = MappingProxyType({})
 
     def delivered(self, results: Sequence[Array]) -> dict[str, Array]:
-        """Return what went to the host, by name, but for what the caller gave arrays for: these get it."""
+        """Return the results of the host by name, except those for which the caller gave arrays: these arrays get them.
+
+        Args:
+            results: New arrays of outputs that did not stay on the device.
+        """
         found = dict(zip(self.names, results)) if results else {}  # noqa: B905 - this takes less time
         if self.arrays:
             for name, array in self.arrays.items():
@@ -66,7 +70,12 @@ class LastCall:
         self._known: _Known | None = None
 
     def again(self, inputs: Inputs, outputs: Outputs | None) -> _Known | None:
-        """Return what was kept, if these arguments are the same arrays, and they are where they were."""
+        """Return the kept call, if these arguments are the same arrays, and they are where they were.
+
+        Args:
+            inputs: A caller's.
+            outputs: A caller's.
+        """
         known = self._known  # another thread may keep another call
         if known is None:
             return None
@@ -81,7 +90,14 @@ class LastCall:
         return known
 
     def keep(self, values: Sequence[Value], targets: Targets, inputs: Inputs, outputs: Outputs | None) -> None:
-        """Keep a call, and its arrays alive, until the next one on the device or :meth:`forget`."""
+        """Keep a call, and its arrays alive, until the next one on the device or :meth:`forget`.
+
+        Args:
+            values: Made of the inputs.
+            targets: Made of the outputs.
+            inputs: A caller's.
+            outputs: A caller's.
+        """
         found = _arguments(inputs, outputs)
         arrays = [a for a in found if not isinstance(a, str)]
         if not all(map(is_device_array, arrays)):

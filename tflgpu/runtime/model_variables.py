@@ -38,13 +38,22 @@ class VariableValues:
         return self._keeper
 
     def value(self, key: str, info: TensorInfo) -> StateValue:
-        """Return the value of a variable. info: of what a run reads or writes."""
+        """Return the value of a variable.
+
+        Args:
+            key: The variable's in all signatures.
+            info: The form in which a run reads or writes it.
+        """
         if key not in self._values:
             self._values[key] = StateValue(info)
         return self._values[key]
 
     def initialize(self, first: Sequence[InitialValues]) -> None:
-        """Give variables their first values, each CALL_ONCE once whoever calls it."""
+        """Give variables their first values, each CALL_ONCE once whoever calls it.
+
+        Args:
+            first: Those that a signature needs.
+        """
         for once in first:
             if once.subgraph not in self._initialized:
                 self._initialized.add(once.subgraph)

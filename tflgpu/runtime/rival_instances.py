@@ -24,10 +24,18 @@ def open_fastest(
     *,
     drafts: bool = False,
 ) -> Instance:
-    """Return an instance of the artifact that the device runs in the least time. All artifacts are of the same model.
+    """Return an instance of the artifact that the device runs in the least time. The errors are those of
+    :class:`Instance`.
 
-    Raises what :class:`Instance` does. If there are several artifacts, one that raises DeviceError is skipped, and none
-    is compiled as a draft.
+    If there are several artifacts, one that raises DeviceError is skipped, and none is compiled as a draft.
+
+    Args:
+        artifacts: Those of one model.
+        session: The device.
+        clock: Takes the times of building and of measuring.
+        cache: Where binaries may be; None for no cache.
+        trial_timeout: Seconds for the first run of LiteRT in a guarded process; None for no limit of the caller's.
+        drafts: Whether programs may be compiled in less time, to slower code.
     """
     if len(artifacts) == 1:
         return Instance(artifacts[0], session, clock, cache, trial_timeout, drafts=drafts)

@@ -29,7 +29,11 @@ class RowPieces:
         return self._seconds_left > 0
 
     def run(self, inputs: Sequence[Array]) -> dict[str, Array]:
-        """Return the outputs by name. The last piece is filled up with its last row."""
+        """Run rows piece by piece, and return the outputs by name. The last piece is filled up with its last row.
+
+        Args:
+            inputs: Arrays whose first axis counts rows.
+        """
         begun = perf_counter()
         rows, size = len(inputs[0]), self._size
         places = [np.minimum(np.arange(first, first + size), rows - 1) for first in range(0, rows, size)]

@@ -104,7 +104,10 @@ class Runner:
     def run(self, inputs: Inputs, outputs: Outputs | None, states: States = None) -> dict[str, Array]:
         """Return outputs by name, as arrays of the host unless the caller gives others.
 
-        states: values of the states that callers hold, if the model has any.
+        Args:
+            inputs: A caller's.
+            outputs: A caller's arrays by name; None for new ones.
+            states: Values of the states that callers hold, if the model has any.
         """
         fitting = None if outputs else self._inputs.fitting(inputs)
         if fitting is None or self._prepared is None:
@@ -164,7 +167,13 @@ class Runner:
             return targets.delivered(arrays)
 
     def enqueue(self, inputs: Inputs, outputs: Outputs | None, states: States = None) -> Submission:
-        """Start a run, and return at once."""
+        """Start a run, and return at once.
+
+        Args:
+            inputs: A caller's.
+            outputs: A caller's arrays by name; None for new ones.
+            states: Values of the states that callers hold, if the model has any.
+        """
         with self._failures:
             known = self._last.again(inputs, outputs)
             values = self._inputs.values(inputs) if known is None else known.values
@@ -180,7 +189,11 @@ class Runner:
             return Submission(instance, flight, targets, self._lock, self._failures, self._announcer)
 
     def run_many(self, many: Iterable[Inputs]) -> Iterator[dict[str, Array]]:
-        """Yield the outputs of many runs in their order, of which some are under way at a time."""
+        """Yield the outputs of many runs in their order, of which some are under way at a time.
+
+        Args:
+            many: A caller's inputs of each run; they are taken as runs begin.
+        """
         if self.ahead == 1:
             yield from (self.run(inputs, None) for inputs in many)
             return
@@ -201,7 +214,12 @@ class Runner:
             yield error
 
     def profile(self, inputs: Inputs, runs: int) -> Timed:
-        """Return times of the kernels of some runs."""
+        """Return times of the kernels of some runs.
+
+        Args:
+            inputs: A caller's.
+            runs: Number of inferences.
+        """
         with self._failures:
             values = self._inputs.values(inputs)
             with self._turn() as depth:
@@ -212,7 +230,14 @@ class Runner:
                     return instance.profile(values, runs)
 
     def pinned_array(self, name: str) -> Array:
-        """Return an array in pinned memory for an input. Raises ValueError for an unknown name."""
+        """Return an array in pinned memory for an input.
+
+        Args:
+            name: The input's.
+
+        Raises:
+            ValueError: The model has no such input.
+        """
         from tflgpu.runtime.transfer.pinned_memory import pinned_array  # where there are any
 
         info = self._info(name)
@@ -220,7 +245,14 @@ class Runner:
             return pinned_array(self.session, info.shape, info.dtype)
 
     def device_buffer(self, name: str) -> cl.Buffer:
-        """Return a buffer on the device for an input. Raises ValueError for an unknown name."""
+        """Return a new buffer on the device for an input.
+
+        Args:
+            name: The input's.
+
+        Raises:
+            ValueError: The model has no such input.
+        """
         info = self._info(name)
         size = prod(info.shape) * np.dtype(info.dtype).itemsize
         with self._failures:
@@ -236,7 +268,8 @@ class Runner:
     def reset_state(self, *, of_model: bool = True) -> None:
         """Reset the states; of instances that a call of this thread is in the middle of, when that is over.
 
-        of_model: whether to reset the variables of the opened model, too.
+        Args:
+            of_model: Whether to reset the variables of the opened model, too.
         """
         with self._failures, self._turn() as depth:
             self._check_open()

@@ -55,10 +55,14 @@ class Family(Generic[M]):
         self._is_closed = False
 
     def model(self, key: str | None, bound: Pairs | None = None) -> M:
-        """Return the model of a signature.
+        """Return the model of a signature. It is compiled if that is not done; all errors of compiling may be raised.
 
-        bound: what becomes states of it, inputs by output, if the device can run all of it.
-        Raises ValueError for an unknown key and when the family is closed, and what compiling raises.
+        Args:
+            key: The signature's name.
+            bound: Inputs by output that become states, if the device can run all of the signature; None for none.
+
+        Raises:
+            ValueError: There is no such signature, or the family is closed.
         """
         with self._lock:
             self.check_open()
@@ -83,7 +87,11 @@ class Family(Generic[M]):
         return (*self._others.values(), *(() if first is None else (first,)))
 
     def share(self, constants: Iterable[tuple[SharedConstants, cl.Buffer]]) -> None:
-        """Let models that are compiled later have these constants, too."""
+        """Let models that are compiled later have these constants, too.
+
+        Args:
+            constants: With the buffers that have them.
+        """
         self.constants += tuple(each for each in constants if each not in self.constants)
 
     def check_open(self) -> None:

@@ -28,9 +28,15 @@ class StateValue:
         self._quantization = info.quantization if is_quantized else None
 
     def on_device(self, form: BoundState, session: Session) -> HeldState:
-        """Return the value in memory that kernels read and write, for a state of this form.
+        """Return the value in memory that kernels read and write.
 
-        Raises ValueError if the value has another shape, DeviceError if memory runs out.
+        Args:
+            form: The state of the executable that will run.
+            session: That executable's.
+
+        Raises:
+            ValueError: The value has another shape.
+            DeviceError: Memory runs out.
         """
         held = self._held
         if held is not None and self._is_on_device and held.fits(form, session):
@@ -47,7 +53,14 @@ class StateValue:
         return held
 
     def on_host(self, shape: Shape | None = None) -> Array:
-        """Return the value, for an input of this shape, by default of any. Raises ValueError if it has another one."""
+        """Return the value as an array.
+
+        Args:
+            shape: That of the input that will read it; None for any.
+
+        Raises:
+            ValueError: The value has another shape.
+        """
         if self._is_on_device:
             self.take(self._read())
         if self._array is None:
@@ -68,11 +81,18 @@ class StateValue:
         return self._read() if self._is_on_device else self.on_host(self._shape).copy()
 
     def reset(self, value: Array | None = None) -> None:
-        """Set it to zeros, or to a value that :meth:`checked` returned."""
+        """Set the value.
+
+        Args:
+            value: An array of :meth:`checked`; None for zeros.
+        """
         self._array, self._is_on_device = value, False
 
     def checked(self, value: ArrayLike) -> Array:
         """Return a copy of a value for :meth:`reset`.
+
+        Args:
+            value: A caller's.
 
         Raises:
             ValueError: It has another shape or element type.

@@ -154,11 +154,22 @@ class ClaimingExecutor(OneKernelExecutor):
         return cl.Buffer(self.session.context, flags, hostbuf=words)
 
     def set_spin_limit(self, polls: int) -> None:
-        """Set how often a work-group polls for the others; with 0 it leaves as soon as it would have to wait."""
+        """Set how often a work-group polls for the others.
+
+        Args:
+            polls: With 0 it leaves as soon as it would have to wait.
+        """
         set_number(self._kernel.kernel, self._kernel.kernel.num_args - 5, np.uint32(polls))
 
     def prepared(self, names: Sequence[str]) -> PreparedRun | None:
-        """Return the run of a model of little work whose inputs and outputs are copied without the queue."""
+        """Return the run of a model of little work whose inputs and outputs are copied without the queue.
+
+        Args:
+            names: Those of the outputs.
+
+        Returns:
+            None for any other model.
+        """
         transfer, executable = self._transfer, self.executable
         if not isinstance(transfer, SharedTransfer) or executable.states or self._lendable:
             return None
@@ -182,7 +193,12 @@ class ClaimingExecutor(OneKernelExecutor):
         return run
 
     def run(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory] = NOWHERE) -> list[Array]:
-        """Run the model once; see :class:`Executor`."""
+        """Run the model once; see :class:`Executor`.
+
+        Args:
+            inputs: In order.
+            outputs: Device memory for some of the outputs, by number.
+        """
         if outputs or DeviceMemory in map(type, inputs):
             return super().run(inputs, outputs)
         on_host = cast("Sequence[Array]", inputs)

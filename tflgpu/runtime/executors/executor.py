@@ -122,11 +122,19 @@ class Executor(ABC):
                 copy(queue, buffer, state.initial)
 
     def buffer(self, number: int) -> cl.Buffer:
-        """Return the memory of a buffer of the executable."""
+        """Return the memory of a buffer of the executable.
+
+        Args:
+            number: The buffer's place in the executable.
+        """
         return self._buffers[number]
 
     def hold(self, states: Sequence[HeldState]) -> None:
-        """Let the next runs have these values of the states that callers hold, in their order."""
+        """Let the next runs have these values of the states that callers hold.
+
+        Args:
+            states: In the order of the executable's held states.
+        """
         self._held = states
         held = (state for state in self.executable.states if state.held)
         for state, memory in zip(held, states, strict=True):
@@ -142,10 +150,14 @@ class Executor(ABC):
             self._buffers[number] = buffer
 
     def run(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory] = NOWHERE) -> list[Array]:
-        """One inference, and wait for it. inputs: in order; arrays have the element types of the inputs.
+        """Run one inference, and wait for it. If it fails, the variables are undefined until :meth:`reset_state`.
 
-        outputs: device memory for some of the outputs, by number. Returns new arrays of the others. If it fails, the
-        variables are undefined until :meth:`reset_state`.
+        Args:
+            inputs: In order; arrays have the element types of the inputs.
+            outputs: Device memory for some of the outputs, by number.
+
+        Returns:
+            New arrays of the other outputs.
         """
         if self._repeated is not None and self._repeated[0] is inputs and self._repeated[1] is outputs:
             self._in_flight.wait_all()
@@ -158,14 +170,25 @@ class Executor(ABC):
         return self.results()
 
     def prepared(self, names: Sequence[str]) -> PreparedRun | None:
-        """:meth:`run` for arrays of the host, as a function that decides and looks up nothing; None if there is none.
+        """Return :meth:`run` for arrays of the host, as a function that decides and looks up nothing.
 
-        Only brief runs have one: for them each operation of Python counts. names: of the outputs.
+        Only brief runs have one: for them each operation of Python counts.
+
+        Args:
+            names: Those of the outputs.
+
+        Returns:
+            None if there is none.
         """
         return None
 
     def write(self, inputs: Sequence[Value], given: Mapping[int, DeviceMemory] = NOWHERE) -> None:
-        """Start to copy the inputs to the device. given: callers' memory for inputs and outputs, by binding."""
+        """Start to copy the inputs to the device.
+
+        Args:
+            inputs: In order.
+            given: Callers' memory for inputs and outputs, by binding.
+        """
         self._in_flight.wait_all()  # inputs need not go by way of the queue
         self._settle(given)
         if sent := [(n, a) for n, a in enumerate(inputs) if not isinstance(a, DeviceMemory)]:
@@ -190,7 +213,12 @@ class Executor(ABC):
         return results
 
     def set_state(self, binding: Binding, value: Array) -> None:
-        """Give a state a value of its shape. It is copied before this returns."""
+        """Give a state a value. It is copied before this returns.
+
+        Args:
+            binding: The state's memory.
+            value: Of the state's shape.
+        """
         write_value(self.session.queue, self._buffers[binding.buffer], binding, value)
 
     def state(self, binding: Binding) -> Array:
@@ -198,7 +226,12 @@ class Executor(ABC):
         return read_value(self.session.queue, self._buffers[binding.buffer], binding)
 
     def enqueue(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> InFlightRun:
-        """Start :meth:`run`. Arrays on the host may change as soon as this returns."""
+        """Start :meth:`run`. Arrays on the host may change as soon as this returns.
+
+        Args:
+            inputs: In order.
+            outputs: Device memory for some of the outputs, by number.
+        """
         self._in_flight.make_room()
         on_host = [(n, a) for n, a in enumerate(inputs) if not isinstance(a, DeviceMemory)]
         to_host = [n for n in self._output_numbers if n not in outputs]
@@ -217,9 +250,16 @@ class Executor(ABC):
         return flight
 
     def collect(self, flight: InFlightRun) -> list[Array]:
-        """Wait for an inference. Returns new arrays of its outputs, but for those that were to stay on the device.
+        """Wait for an inference. To be called once.
 
-        To be called once. Raises DeviceError if the kernels report a failure.
+        Args:
+            flight: Returned by :meth:`enqueue`.
+
+        Returns:
+            New arrays of its outputs, but for those that were to stay on the device.
+
+        Raises:
+            DeviceError: The kernels report a failure.
         """
         self._in_flight.wait(flight)
         return flight.passage.arrays()
@@ -276,10 +316,16 @@ class Executor(ABC):
         return copy(self.session.queue, target[0], source[0], wait_for=ready or None, **places)
 
     def profile(self, inputs: Sequence[Array], runs: int) -> list[Interval]:
-        """When each launch began and ended, as medians over ``runs`` inferences. The state is restored.
+        """Return when each launch began and ended, as medians over several inferences. The state is restored.
 
-        Medians keep the order: launches that did not overlap in any run do not overlap here. Raises DeviceError if the
-        executor cannot measure.
+        Medians keep the order: launches that did not overlap in any run do not overlap here.
+
+        Args:
+            inputs: In order.
+            runs: Number of inferences that count; one before them warms up.
+
+        Raises:
+            DeviceError: The executor cannot measure.
         """
         queue = self.session.queue
         states = [self._buffers[s.buffer] for s in self.executable.states]

@@ -38,12 +38,21 @@ class HeldState:
         self.current, self._spare = self.spare, self.current
 
     def fits(self, form: BoundState, session: Session) -> bool:
-        """Whether an executable with a state of this form can have the memory, on the queue of this session."""
+        """Whether an executable can have the memory.
+
+        Args:
+            form: The executable's state.
+            session: The executable's; the memory belongs to one queue.
+        """
         mine = self.form
         return (mine.binding, mine.bytes) == (form.binding, form.bytes) and self._session.queue is session.queue
 
     def write(self, value: Array) -> None:
-        """Set the value, which is copied before this returns."""
+        """Set the value, which is copied before this returns.
+
+        Args:
+            value: Of the state's shape.
+        """
         for event in write_value(self._session.queue, self.current, self.form.binding, value):
             event.wait()
 
@@ -65,12 +74,28 @@ class HeldState:
 
 
 def write_value(queue: cl.CommandQueue, buffer: cl.Buffer, binding: Binding, value: Array) -> tuple[cl.Event, ...]:
-    """Copy the value of a state to its memory, in PHWC4. Returns the events of the copy."""
+    """Copy the value of a state to its memory, in PHWC4.
+
+    Args:
+        queue: Of the memory's context.
+        buffer: The memory.
+        binding: The element type on the device.
+        value: A row-major array.
+
+    Returns:
+        The events of the copy.
+    """
     return copy(queue, buffer, pack(np.asarray(value, HOST_DTYPES[binding.element])))
 
 
 def read_value(queue: cl.CommandQueue, buffer: cl.Buffer, binding: Binding) -> Array:
-    """Wait for the queue. Returns the value of a state as a new array."""
+    """Return the value of a state as a new array, when all earlier commands of the queue are done.
+
+    Args:
+        queue: Of the memory's context.
+        buffer: The memory, in PHWC4.
+        binding: The shape, and the element types on the device and of the result.
+    """
     elements = np.empty(Geometry(binding.shape).elements, HOST_DTYPES[binding.element])
     copy(queue, elements, buffer)
     return np.ascontiguousarray(unpack(elements, binding.shape), binding.dtype).reshape(binding.shape)

@@ -54,7 +54,11 @@ class InFlightRuns:
         self.waiting: deque[InFlightRun] = deque()
 
     def add(self, flight: InFlightRun) -> None:
-        """Note a run that is under way."""
+        """Note a run that is under way.
+
+        Args:
+            flight: Enqueued after all others.
+        """
         self.waiting.append(flight)
 
     def make_room(self) -> None:
@@ -65,7 +69,14 @@ class InFlightRuns:
             self._wait(flight)
 
     def wait(self, flight: InFlightRun) -> None:
-        """Wait for one, and for those before it. Raises DeviceError if its kernels have reported a failure."""
+        """Wait for a run, and for those before it.
+
+        Args:
+            flight: One that was added.
+
+        Raises:
+            DeviceError: Its kernels have reported a failure.
+        """
         self._wait(flight)
         if flight.error is not None:
             raise flight.error

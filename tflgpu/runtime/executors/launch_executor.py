@@ -63,9 +63,15 @@ class LaunchExecutor(Executor):
     def observe(
         self, inputs: Sequence[Array], written: Sequence[tuple[ElementType, int]], seen: Callable[[int, Array], None]
     ) -> list[Array]:
-        """:meth:`run` that also calls ``seen`` with the number of each launch and the elements that it has written.
+        """Run once, and show the result of each launch.
 
-        written: type and number of the elements that each launch writes through its first argument.
+        Args:
+            inputs: In order.
+            written: Type and number of the elements that each launch writes through its first argument.
+            seen: Is called with the number of each launch and the elements that it has written.
+
+        Returns:
+            The outputs in order.
         """
         self.write(inputs)
         queue = self.session.queue

@@ -27,7 +27,14 @@ class LaunchQueue:
         self._silent = [silent_launch(session, launch) for launch in launches]
 
     def start(self, ready: Sequence[cl.Event] = ()) -> cl.Event | None:
-        """Enqueue all, the first after these events. Returns an event of the last, None if there is none."""
+        """Enqueue all launches.
+
+        Args:
+            ready: Events that the first launch waits for.
+
+        Returns:
+            An event of the last launch; None if there is none.
+        """
         last, before, final = None, ready or None, len(self._launches) - 1
         for number, launch in enumerate(self._launches):
             if before or number == final:

@@ -88,7 +88,11 @@ class PersistentExecutor(OneKernelExecutor):
             set_number(kernel, self._spin_limit_argument + behind, number)
 
     def set_spin_limit(self, looks: int) -> None:
-        """Set how often a work-group polls for the others at a barrier before it fails; with 0 it always fails."""
+        """Set how often a work-group polls for the others at a barrier before it fails.
+
+        Args:
+            looks: With 0 it always fails.
+        """
         self._set_number(0, np.uint32(looks))
         self._soonest = looks * LOOK
 

@@ -38,7 +38,11 @@ OVER, ASKED, LEAVE, CAME, LEFT = 0, 2, 3, 4, 5
 
 
 def is_over(run: cl.Event) -> bool:
-    """Whether a run has ended."""
+    """Whether a run has ended, with or without an error.
+
+    Args:
+        run: The event of its kernel.
+    """
     return run.command_execution_status <= cl.command_execution_status.COMPLETE
 
 
@@ -75,7 +79,11 @@ class LaunchedKernel:
         return partial(cl.enqueue_nd_range_kernel, self.queue, self.kernel, *self._sizes), cl.Event.wait
 
     def wait(self, run: cl.Event) -> None:
-        """Wait for a run that was started."""
+        """Wait for a run that was started.
+
+        Args:
+            run: The event of its kernel.
+        """
         if self.spins:
             self.queue.flush()
             end = perf_counter() + SPIN_SECONDS
@@ -157,7 +165,11 @@ class ResidentKernel(LaunchedKernel):
         return self._launch() if self._helps else self._launched[0]
 
     def wait(self, run: cl.Event) -> None:
-        """Wait for a run, first by polling. One that is late is done without the resident work-groups."""
+        """Wait for a run, first by polling. One that is late is done without the resident work-groups.
+
+        Args:
+            run: The event of its kernel.
+        """
         if self._helps:
             on_time = self._words[OVER] == self._asked
         elif run in self._launched:

@@ -64,9 +64,13 @@ def check_groups(program: Program, executable: Executable, session: Session) -> 
 
 
 def load_compiler(device: cl.Device, opening: SessionOpening) -> None:
-    """Let the driver load its compiler while the caller plans what to compile: in another process, or in a thread.
+    """Let the driver load its compiler while the caller plans: in another process, or in a thread.
 
     Drivers load it with the first program, and take longer for that than for a small kernel.
+
+    Args:
+        device: Its driver is meant.
+        opening: The session, which may not be open yet.
     """
     from tflgpu.runtime.opencl.compiling.compiler_process import start_compiler  # a warm start does without
 
@@ -89,13 +93,21 @@ def build(
     parts: int = 1,
     draft: bool = False,
 ) -> tuple[Program, Binaries]:
-    """Return the program of ``source`` from one of ``binaries``, or from the cache; else compiled, and without
-    binaries.
+    """Return a program: from one of its binaries, or from the cache; else compiled.
 
-    parts: how many it has that can be compiled at the same time. draft: whether it will be replaced by what
-    :func:`keep` makes of it, so that it may be slower.
+    Args:
+        source: The program's text.
+        session: The device.
+        binaries: May be of another driver, which then refuses them.
+        cache: Where binaries of the same text may be; None for no cache.
+        parts: The number of parts that can be compiled at the same time.
+        draft: Whether it will be replaced by what :func:`keep` makes of it, so that it may be slower.
 
-    Raises BuildError with source and log if the device's compiler refuses.
+    Returns:
+        The program, and its binaries; none if it was compiled.
+
+    Raises:
+        BuildError: The device's compiler refuses the source; the error has it, and the log.
     """
     program = _loaded(session, binaries)
     if program is not None:
@@ -114,10 +126,16 @@ def build(
 def build_together(
     wanted: Mapping[str, int], session: Session, cache: Cache | None
 ) -> dict[str, tuple[Program, Binaries]]:
-    """Return what :func:`build` makes of several sources, compiled at the same time where the device's compiler can.
+    """Build several programs, at the same time where the device's compiler can; see :func:`build`.
 
-    wanted: the sources, and how many parts each has. Those that cannot be built are left out, and all are where the
-    compiler takes one program at a time.
+    Args:
+        wanted: The sources, and how many parts each has.
+        session: The device.
+        cache: Where binaries of the same texts may be; None for no cache.
+
+    Returns:
+        Programs by source. Those that cannot be built are left out, and all are where the compiler takes one program at
+        a time.
     """
     if len(wanted) < 2 or not makes_drafts(session) or not starts_threads():
         return {}
@@ -161,10 +179,18 @@ def makes_drafts(session: Session) -> bool:
 
 
 def keep(program: Program, source: str, session: Session, cache: Cache) -> Binaries:
-    """Return the binaries of a compiled program, which the cache has from now on; none where parts cannot be made a
-    whole.
+    """Store the binaries of a compiled program in the cache, and return them.
 
     To be called once every kernel has run: PoCL compiles each when it is first launched.
+
+    Args:
+        program: Made by :func:`build`.
+        source: The program's text.
+        session: The device.
+        cache: Where to keep them.
+
+    Returns:
+        None of them where parts cannot be made a whole.
     """
     binaries = binaries_of(program)
     if binaries:

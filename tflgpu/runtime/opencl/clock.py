@@ -11,11 +11,16 @@ Launch = tuple[cl.Kernel, tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # 
 
 
 def measure_launches(queue: cl.CommandQueue, launches: Sequence[Launch]) -> list[tuple[float, float]]:
-    """Run kernels one after another on a queue that profiles, and wait.
-
-    Returns begin and end of each, in seconds since the first one began.
+    """Run kernels one after another, and wait.
 
     By the host's clock a launch ends when the host knows of it, which adds some microseconds.
+
+    Args:
+        queue: One that profiles, if the device has a clock.
+        launches: Kernels with their sizes.
+
+    Returns:
+        Begin and end of each, in seconds since the first one began.
     """
     if not _has_clock(queue.device):
         times = [_by_host(queue, launch) for launch in launches]

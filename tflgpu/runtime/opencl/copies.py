@@ -12,9 +12,18 @@ Place = cl.Buffer | NDArray[Any]
 
 
 def copy(queue: cl.CommandQueue, target: Place, source: Place, **arguments: Any) -> tuple[cl.Event, ...]:
-    """pyopencl's ``enqueue_copy`` with its other arguments, and its event; nothing where there are no bytes to copy.
+    """Enqueue a copy, unless there are no bytes to copy.
 
-    At least one of both is on the host, or ``byte_count`` is given.
+    At least one of both places is on the host, or ``byte_count`` is given.
+
+    Args:
+        queue: Of the context of both.
+        target: Gets the bytes.
+        source: Has the bytes.
+        **arguments: Others of pyopencl's ``enqueue_copy``.
+
+    Returns:
+        Its event, or nothing.
     """
     sizes = [place.nbytes for place in (target, source) if isinstance(place, np.ndarray)]
     if 0 in (*sizes, arguments.get("byte_count")):

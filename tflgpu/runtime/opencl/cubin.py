@@ -20,7 +20,12 @@ SPLIT_COMPILE = 34  # CU_JIT_SPLIT_COMPILE: the number of threads that optimize 
 
 
 def link_ptx(texts: Sequence[bytes], device: cl.Device) -> bytes | None:
-    """One cubin of PTX texts for ``device``; None if they are no PTX, or the driver cannot make one."""
+    """Return one cubin of PTX texts; None if they are no PTX, or the driver cannot make one.
+
+    Args:
+        texts: Parts of one program.
+        device: An NVIDIA GPU.
+    """
     if not all(b".target sm_" in ptx[:4096] for ptx in texts):
         return None
     try:

@@ -151,7 +151,11 @@ def _compute_capability(handle: cl.Device) -> tuple[int, int]:
 
 
 def idle_gpus(found: Sequence[Device]) -> list[str]:
-    """Return a sentence for each maker of GPUs that this machine has and these devices are not, with what helps."""
+    """Return a sentence with advice for each maker of GPUs whose GPUs this machine has and OpenCL does not.
+
+    Args:
+        found: The devices of OpenCL.
+    """
     from tflgpu.driver_advice.hardware import gpus_without_driver  # a start on a GPU does without
 
     missing = gpus_without_driver((device.name, device.platform) for device in found if device.type == "gpu")
@@ -173,10 +177,18 @@ def _machine() -> Machine:
 
 
 def choose(request: str | int, threads: int | None = None) -> Device:
-    """Return the device that ``Options.device`` asks for, with the cores that ``Options.threads`` asks for.
+    """Return the device that the options ask for.
 
-    Raises DeviceError, listing what there is, if none fits. Gives a DeviceWarning, once, if no CPU was asked for and
-    one is taken because a GPU has no driver, and if a CPU cannot be partitioned.
+    Gives a DeviceWarning, once, if no CPU was asked for and one is taken because a GPU has no driver, and if a CPU
+    cannot
+    be partitioned.
+
+    Args:
+        request: An index, a type, or a part of a name, as of ``Options.device``.
+        threads: Cores of a CPU; None for all.
+
+    Raises:
+        DeviceError: No device fits; the message lists what there is.
     """
     device = _requested(request)
     if threads is None or device.type != "cpu" or threads >= device.compute_units:
@@ -194,12 +206,21 @@ def choose(request: str | int, threads: int | None = None) -> Device:
 
 
 def with_handle(device: Device, handle: cl.Device) -> Device:
-    """Return the device as a sub-device of it, with the compute units of that."""
+    """Return the device as a sub-device of it.
+
+    Args:
+        device: The whole.
+        handle: The sub-device; its compute units become the device's.
+    """
     return replace(device, handle=handle, compute_units=handle.max_compute_units)
 
 
 def root_device(handle: cl.Device) -> cl.Device:
-    """Return the device that a sub-device is a part of; the device itself if it is none."""
+    """Return the device that a sub-device is a part of; the device itself if it is none.
+
+    Args:
+        handle: Any device.
+    """
     with suppress(cl.Error):  # OpenCL 1.1 has no sub-devices
         while (parent := handle.parent_device) is not None:
             handle = parent

@@ -20,7 +20,12 @@ UNITS_BY_PLATFORM = {INTEL: ("avx512_vnni", "avx2"), POCL: ("avx2",)}
 
 
 def integer_unit(handle: cl.Device, kind: Literal["gpu", "cpu", "accelerator"]) -> str | None:
-    """Return the unit of a device; None if it has none, or if its compiler is not known to take assembly."""
+    """Return the unit of a device; None if it has none, or if its compiler is not known to take assembly.
+
+    Args:
+        handle: The device.
+        kind: Its type; only CPUs have units.
+    """
     driver = Driver.of(handle)
     if kind != "cpu" or any(quirk.name == "unknown CPU" for quirk in quirks_of(driver)):
         return None

@@ -27,10 +27,13 @@ LITTLE_WORK = 1_000_000_000
 
 
 def interruptible(call: Callable[[], T]) -> T:
-    """Return what ``call`` returns or raises.
+    """Return or raise the outcome of a call that Ctrl-C may interrupt.
 
     Python answers signals in the main thread and between two of its own instructions. So the main thread waits here for
     another one, which makes the call; Ctrl-C raises KeyboardInterrupt at once.
+
+    Args:
+        call: May go on after the interrupt.
     """
     if not _may_wait():
         return call()
@@ -81,7 +84,13 @@ class InterruptibleRuns:
         self._left: Future[Any] | None = None  # the run that was interrupted, which may go on
 
     def make(self, run: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Return what ``run`` returns or raises."""
+        """Return or raise the outcome of a run that Ctrl-C may interrupt, if it is not short.
+
+        Args:
+            run: May go on after the interrupt.
+            *arguments: Those of ``run``.
+            **named: Those of ``run``.
+        """
         begun = perf_counter()
         if not self.are_short and _may_wait():
             answer: Future[T] = _new_answer()

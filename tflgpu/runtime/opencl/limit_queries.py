@@ -24,7 +24,11 @@ OLDEST_LANGUAGE = (1, 2)  # of OpenCL C: what all kernels are written in
 
 
 def limits_of(handle: cl.Device) -> Limits:
-    """Ask a device for its limits. What it does not answer is taken for missing."""
+    """Return the limits of a device. What it does not answer is taken for missing.
+
+    Args:
+        handle: The device.
+    """
     extensions, driver = frozenset(handle.extensions.split()), Driver.of(handle)
     return Limits(
         work_group_size=min(handle.max_work_group_size, handle.max_work_item_sizes[0]),
@@ -47,7 +51,11 @@ def limits_of(handle: cl.Device) -> Limits:
 
 
 def language_of(handle: cl.Device) -> tuple[int, int]:
-    """Return the version of OpenCL C."""
+    """Return the version of OpenCL C.
+
+    Args:
+        handle: The device.
+    """
     found = re.search(r"OpenCL C (\d+)\.(\d+)", handle.opencl_c_version)
     return (int(found[1]), int(found[2])) if found else OLDEST_LANGUAGE
 
@@ -56,6 +64,9 @@ def language_of_atomics(handle: cl.Device) -> int:
     """Return the major version of OpenCL C in which work-groups acquire what others release; 0 if there is none.
 
     From version 3.0 on a device may leave it out, and reports an older language besides the newest.
+
+    Args:
+        handle: The device.
     """
     version = language_of(handle)[0]
     with suppress(cl.Error):
@@ -65,12 +76,20 @@ def language_of_atomics(handle: cl.Device) -> int:
 
 
 def has_shared_memory(handle: cl.Device) -> bool:
-    """Whether there is memory that host and kernels use in turns without mapping it (fine-grained buffer SVM)."""
+    """Whether there is memory that host and kernels use in turns without mapping it (fine-grained buffer SVM).
+
+    Args:
+        handle: The device.
+    """
     return _has_virtual_memory(handle, cl.device_svm_capabilities.FINE_GRAIN_BUFFER)
 
 
 def has_host_memory(handle: cl.Device) -> bool:
-    """Whether kernels may use all memory of the host (fine-grained system SVM)."""
+    """Whether kernels may use all memory of the host (fine-grained system SVM).
+
+    Args:
+        handle: The device.
+    """
     return _has_virtual_memory(handle, cl.device_svm_capabilities.FINE_GRAIN_SYSTEM)
 
 

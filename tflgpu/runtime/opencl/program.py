@@ -36,7 +36,14 @@ class Parts:
         }
 
     def part_with(self, kernel: str) -> cl.Program:
-        """Return the program that has a kernel. Raises LookupError if none has."""
+        """Return the program that has a kernel.
+
+        Args:
+            kernel: The function's name.
+
+        Raises:
+            LookupError: No part has it.
+        """
         if kernel not in self._by_kernel:
             raise LookupError(f"no part of the program has a kernel {kernel}")
         return self._by_kernel[kernel]
@@ -46,9 +53,15 @@ Program = cl.Program | Parts
 
 
 def compile_parts(context: cl.Context, text: str, parts: int, *, draft: bool) -> Parts:
-    """Return the kernels that ``text`` has for each number that ``PART`` is, compiled at the same time.
+    """Return the kernels of all parts of a program, compiled at the same time.
 
-    Raises what :func:`compile_program` does.
+    The errors are those of :func:`compile_program`.
+
+    Args:
+        context: Of a single device.
+        text: The program; ``PART`` is the number of a part in it.
+        parts: Their number.
+        draft: As of :func:`compile_program`.
     """
     if not starts_threads():
         return Parts(tuple(compile_program(context, text, draft=draft, part=part) for part in range(parts)))
@@ -60,11 +73,16 @@ def compile_parts(context: cl.Context, text: str, parts: int, *, draft: bool) ->
 
 
 def compile_program(context: cl.Context, text: str, *, draft: bool = False, part: int | None = None) -> cl.Program:
-    """Compile ``text`` for the context's device.
+    """Compile a program for the context's device.
 
-    draft: in less time, to slower code, where the driver has options for that. part: what ``PART`` is defined as.
+    Args:
+        context: Of a single device.
+        text: The program.
+        draft: Whether to compile in less time, to slower code, where the driver has options for that.
+        part: The definition of ``PART``; None to leave it undefined.
 
-    Raises BuildError with source and log if the compiler refuses it.
+    Raises:
+        BuildError: The compiler refuses the program; the error has it, and the log.
     """
     device = context.devices[0]
     program = cl._cl._Program(context, whole_text(device, text))
@@ -79,12 +97,22 @@ def compile_program(context: cl.Context, text: str, *, draft: bool = False, part
 
 
 def whole_text(device: cl.Device, text: str) -> str:
-    """Return a program with what the driver's quirks ask for in front of it."""
+    """Return a program with what the driver's quirks ask for in front of it.
+
+    Args:
+        device: Its driver is meant.
+        text: The program.
+    """
     return prelude(Driver.of(device)) + text
 
 
 def load_program(context: cl.Context, binary: bytes) -> cl.Program | None:
-    """Return a program from one of what :func:`binaries_of` gave; None if the driver refuses it."""
+    """Return a program from a binary; None if the driver refuses it.
+
+    Args:
+        context: Of a single device.
+        binary: One of :func:`binaries_of`.
+    """
     try:
         program = cl._cl._Program(context, context.devices, [binary])
         program._build(b"")
@@ -94,13 +122,29 @@ def load_program(context: cl.Context, binary: bytes) -> cl.Program | None:
 
 
 def make_kernel(program: Program, name: str) -> cl.Kernel:
-    """Return a kernel of a program. Raises pyopencl's errors, or LookupError, if it has none of this name."""
+    """Return a kernel of a program. It may also raise pyopencl's errors.
+
+    Args:
+        program: A whole program, or one in parts.
+        name: The function's name.
+
+    Raises:
+        LookupError: No part of the program has it.
+    """
     _import_invoker()
     return cl.Kernel(program.part_with(name) if isinstance(program, Parts) else program, name)
 
 
 def set_number(kernel: cl.Kernel, argument: int, number: np.generic) -> None:
-    """``kernel.set_arg`` without its search for the kind of argument, which takes 15 us where this takes one."""
+    """Set an argument as ``kernel.set_arg`` does, without its search for the kind of argument.
+
+    The search takes 15 us, where this takes one.
+
+    Args:
+        kernel: The kernel.
+        argument: The argument's place.
+        number: Of the argument's type.
+    """
     getattr(kernel, "_set_arg_buf", kernel.set_arg)(argument, number.tobytes())
 
 
@@ -120,7 +164,13 @@ def binaries_of(program: Program) -> tuple[bytes, ...]:
 
 
 def build_options(device: cl.Device, text: str, *, draft: bool = False) -> list[str]:
-    """Compiler options for a program: the language, and what the driver's quirks ask for, also for a ``draft``."""
+    """Return the compiler's options: the language, and what the driver's quirks ask for.
+
+    Args:
+        device: Its driver is meant.
+        text: The program; the functions in it decide the language.
+        draft: Whether the code will be replaced.
+    """
     language = OPENCL_C
     if "sub_group_" in text:
         language = f"-cl-std=CL{min(language_of(device)[0], NEWEST)}.0"

@@ -295,7 +295,12 @@ def demotion(driver: Driver) -> int:
 
 
 def compiler_options(driver: Driver, *, draft: bool = False) -> tuple[str, ...]:
-    """Options for its compiler besides those that every driver gets. draft: for code that will be replaced."""
+    """Return options of a driver's compiler besides those that every driver gets.
+
+    Args:
+        driver: The driver.
+        draft: Whether the code will be replaced.
+    """
     return tuple(o for quirk in quirks_of(driver) for o in (*quirk.options, *(quirk.draft_options if draft else ())))
 
 
@@ -315,5 +320,10 @@ def faster_family(driver: Driver) -> Literal["cpu", "gpu"] | None:
 
 
 def with_advice(message: str, driver: Driver) -> str:
-    """Return an error's message, and what its user can do about a quirk."""
+    """Return an error's message, and what its user can do about a quirk.
+
+    Args:
+        message: Of the driver.
+        driver: Its quirks are looked up.
+    """
     return "; ".join((message, *(quirk.advice for quirk in quirks_of(driver) if quirk.advice)))

@@ -25,12 +25,20 @@ class DirectTransfer(Transfer):
         self._targets = [(p, np.dtype(HOST_DTYPES[p.element])) for p in executable.outputs]
 
     def write(self, inputs: Iterable[Numbered]) -> None:
-        """Copy inputs to the device."""
+        """Copy inputs to the device.
+
+        Args:
+            inputs: Arrays with their numbers.
+        """
         for number, given in inputs:
             self._copies += self.copy_in(number, np.ascontiguousarray(given, self._sources[number][1]))
 
     def read(self, numbers: Sequence[int]) -> list[Array]:
-        """Copy outputs from the device."""
+        """Copy outputs from the device.
+
+        Args:
+            numbers: Those of the outputs.
+        """
         if not numbers:
             self._queue.finish()
         outputs = [self.converted(number, self.copy_out(number, is_blocking=True)[0]) for number in numbers]
@@ -38,27 +46,55 @@ class DirectTransfer(Transfer):
         return outputs
 
     def passage(self, inputs: Sequence[Numbered], outputs: Sequence[int]) -> Passage:
-        """Return the transfers of a run that is enqueued."""
+        """Return the transfers of a run that is enqueued.
+
+        Args:
+            inputs: Arrays with their numbers.
+            outputs: Numbers of outputs that go to the host.
+        """
         return _DirectPassage(self, inputs, outputs)
 
     def copy_in(self, number: int, array: Array) -> tuple[cl.Event, ...]:
-        """Start to copy an array that has the input's type on the device. The events keep it alive, too."""
+        """Start to copy an input. The events keep the array alive, too.
+
+        Args:
+            number: The input's.
+            array: Of the input's type on the device.
+        """
         binding, _ = self._sources[number]
         buffer = self._buffers[binding.buffer]
         return copy(self._queue, buffer, array, dst_offset=binding.offset, is_blocking=False)
 
     def copy_out(self, number: int, *, is_blocking: bool) -> tuple[Array, tuple[cl.Event, ...]]:
-        """Copy an output to a new array that has its type on the device."""
+        """Copy an output to a new array that has its type on the device.
+
+        Args:
+            number: The output's.
+            is_blocking: Whether to wait for the copy.
+
+        Returns:
+            The array, and the events of the copy.
+        """
         binding, element = self._targets[number]
         array, buffer = np.empty(binding.shape, element), self._buffers[binding.buffer]
         return array, copy(self._queue, array, buffer, src_offset=binding.offset, is_blocking=is_blocking)
 
     def own(self, number: int, given: Array) -> Array:
-        """Return a copy of an input in its type on the device."""
+        """Return a copy of an input in its type on the device.
+
+        Args:
+            number: The input's.
+            given: A caller's array.
+        """
         return np.array(given, self._sources[number][1], order="C")
 
     def converted(self, number: int, array: Array) -> Array:
-        """Return an output in the type that callers get."""
+        """Return an output in the type that callers get.
+
+        Args:
+            number: The output's.
+            array: In its type on the device.
+        """
         return array.astype(self._output_types[number], copy=False)
 
 
@@ -108,10 +144,18 @@ class SharedTransfer(DirectTransfer):
         self._queue.finish()  # which sets the memory to zero; writes do not wait for the queue
 
     def write(self, inputs: Iterable[Numbered]) -> None:
-        """Store inputs in memory that host and device share."""
+        """Store inputs in memory that host and device share.
+
+        Args:
+            inputs: Arrays with their numbers.
+        """
         for number, given in inputs:
             self.inputs[number][...] = given
 
     def read(self, numbers: Sequence[int]) -> list[Array]:
-        """Copy outputs in memory that host and device share."""
+        """Copy outputs in memory that host and device share.
+
+        Args:
+            numbers: Those of the outputs.
+        """
         return [self.copies[number]() for number in numbers]

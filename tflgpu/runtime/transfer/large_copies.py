@@ -20,7 +20,12 @@ EACH, THREADS = 1 << 22, min(8, os.cpu_count() or 1)
 
 
 def fill(target: Array, source: Array) -> None:
-    """Copy an array to one of the same shape, in the type of that."""
+    """Copy an array to another one, converted to its type; large arrays in several threads.
+
+    Args:
+        target: Is written.
+        source: Of the same shape.
+    """
     parts = min(target.nbytes // EACH, THREADS)
     if parts < 2 or not starts_threads():
         target[...] = source

@@ -39,11 +39,20 @@ class OutputStaging(Staging):
         self._types = [np.dtype(binding.dtype) for binding in executable.outputs]
 
     def places(self, lent: NDArray[np.uint8] | None) -> Mapping[int, NDArray[np.uint8]]:
-        """Where the buffers are copied to, by number. lent: memory for the buffer of results, if there is any."""
+        """Return where the buffers are copied to, by number.
+
+        Args:
+            lent: Memory for the buffer of results; None for this object's own.
+        """
         return self.blocks if lent is None or self._results not in self.blocks else self.blocks | {self._results: lent}
 
     def arrays(self, numbers: Sequence[int], lent: NDArray[np.uint8] | None) -> list[Array]:
-        """Return the outputs of these numbers: in lent memory, if they are there; else copies."""
+        """Return outputs: in lent memory, if they are there; else copies.
+
+        Args:
+            numbers: Those of the outputs.
+            lent: Memory for the buffer of results; None for this object's own.
+        """
         return [self._array(number, lent) for number in numbers]
 
     def _array(self, number: int, lent: NDArray[np.uint8] | None) -> Array:
@@ -81,7 +90,13 @@ class Lender:
 
 
 def pinned_array(session: Session, shape: Shape, dtype: str) -> Array:
-    """Zeros in pinned memory, which a GPU of this session reads directly: a run does not copy them on the host."""
+    """Return zeros in pinned memory, which a GPU reads directly: a run does not copy them on the host.
+
+    Args:
+        session: The GPU.
+        shape: The array's.
+        dtype: Numpy's name of the element type.
+    """
     kind = np.dtype(dtype)
     return _pinned(session.queue, prod(shape) * kind.itemsize).view(kind).reshape(shape)
 

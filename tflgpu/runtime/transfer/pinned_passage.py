@@ -54,7 +54,11 @@ class Slots:
         return self._spare.pop() if self._spare else _Slot(self._executable, self.inward)
 
     def put_back(self, slot: _Slot) -> None:
-        """Let another run use a slot."""
+        """Let another run use a slot.
+
+        Args:
+            slot: No run uses it any more.
+        """
         self._spare.append(slot)
 
 
@@ -88,7 +92,14 @@ class PinnedPassage(Passage):
             slots.inward.flush()
 
     def leave(self, last: cl.Event | None) -> cl.Event | None:
-        """Enqueue the copies of the outputs after ``last``. Returns the event of the last one."""
+        """Enqueue the copies of the outputs.
+
+        Args:
+            last: The event that they wait for; None for none.
+
+        Returns:
+            The event of the last copy.
+        """
         if not self._numbers:
             return last
         slot, before = self._lease.slot, None if last is None else [last]

@@ -34,7 +34,11 @@ class PinnedTransfer(Transfer):
         self._silent = SilentCopies(session.queue)
 
     def write(self, inputs: Iterable[Numbered]) -> None:
-        """Copy inputs to the device by way of pinned memory."""
+        """Copy inputs to the device by way of pinned memory, those that are pinned already directly.
+
+        Args:
+            inputs: Arrays with their numbers.
+        """
         pinned = []
         staged = False
         for number, array in inputs:
@@ -54,7 +58,11 @@ class PinnedTransfer(Transfer):
             self._queue.flush()  # so that the device begins while the host prepares the launch
 
     def read(self, numbers: Sequence[int]) -> list[Array]:
-        """Copy outputs from the device by way of pinned memory."""
+        """Copy outputs from the device by way of pinned memory.
+
+        Args:
+            numbers: Those of the outputs.
+        """
         if not numbers:
             self._queue.finish()
             self._copies.clear()
@@ -67,7 +75,12 @@ class PinnedTransfer(Transfer):
         return self._outputs.arrays(numbers, lent)
 
     def passage(self, inputs: Sequence[Numbered], outputs: Sequence[int]) -> Passage:
-        """Return the transfers of a run that is enqueued."""
+        """Return the transfers of a run that is enqueued.
+
+        Args:
+            inputs: Arrays with their numbers.
+            outputs: Numbers of outputs that go to the host.
+        """
         return PinnedPassage(self._slots, inputs, outputs)
 
     @cached_property

@@ -29,13 +29,30 @@ class SilentCopies:
         self._read = loader_function("clEnqueueReadBuffer", *_ARGUMENTS)
 
     def write(self, target: cl.Buffer, source: Array, offset: int = 0) -> tuple[Any, ...]:
-        """offset: in the buffer, in bytes."""
+        """Start to copy an array to a buffer.
+
+        Args:
+            target: Gets the bytes.
+            source: A C-contiguous array.
+            offset: Bytes from the begin of the buffer.
+
+        Returns:
+            Objects that must live until the copy is done.
+        """
         if self._enqueued(self._write, target, source, offset):
             return (source,)
         return copy(self._queue, target, source, dst_offset=offset, is_blocking=False)
 
     def read(self, target: Array, source: cl.Buffer) -> tuple[Any, ...]:
-        """From the begin of the buffer."""
+        """Start to copy the begin of a buffer to an array.
+
+        Args:
+            target: A C-contiguous array; as many bytes as it has are copied.
+            source: Has the bytes.
+
+        Returns:
+            Objects that must live until the copy is done.
+        """
         if self._enqueued(self._read, source, target, 0):
             return (target,)
         return copy(self._queue, target, source, is_blocking=False)

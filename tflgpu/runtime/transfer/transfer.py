@@ -19,7 +19,12 @@ Numbered = tuple[int, Array]  # an input's number and value
 
 
 def view(memory: NDArray[np.uint8], binding: Binding) -> Array:
-    """Return the array of one binding in its buffer's memory."""
+    """Return the array of one binding in its buffer's memory.
+
+    Args:
+        memory: The bytes of the whole buffer, on the host.
+        binding: The place and the shape in it.
+    """
     return memory[binding.offset : end(binding)].view(HOST_DTYPES[binding.element]).reshape(binding.shape)
 
 
@@ -41,7 +46,14 @@ class Passage:
         self.ready: list[cl.Event] = []
 
     def leave(self, last: cl.Event | None) -> cl.Event | None:
-        """Start to copy the outputs to the host. last: of the commands before. Returns the event to wait for."""
+        """Start to copy the outputs to the host.
+
+        Args:
+            last: The event of the commands before; None if there is none.
+
+        Returns:
+            The event to wait for.
+        """
         return last
 
     def arrays(self) -> list[Array]:
@@ -63,12 +75,25 @@ class Transfer(ABC):
 
     @abstractmethod
     def write(self, inputs: Iterable[Numbered]) -> None:
-        """Start to copy arrays to the inputs of these numbers; other inputs keep their values."""
+        """Start to copy arrays to inputs; other inputs keep their values.
+
+        Args:
+            inputs: Arrays with their numbers.
+        """
 
     @abstractmethod
     def read(self, numbers: Sequence[int]) -> list[Array]:
-        """Wait for the queue. Returns new arrays of the outputs of these numbers."""
+        """Wait for the queue, and return new arrays of outputs.
+
+        Args:
+            numbers: Those of the outputs.
+        """
 
     @abstractmethod
     def passage(self, inputs: Sequence[Numbered], outputs: Sequence[int]) -> Passage:
-        """Start to copy these inputs, which may change as soon as this returns, for an inference with these outputs."""
+        """Start the transfers of an inference. The arrays may change as soon as this returns.
+
+        Args:
+            inputs: Arrays with their numbers.
+            outputs: Numbers of outputs that go to the host.
+        """

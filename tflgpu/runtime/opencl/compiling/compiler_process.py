@@ -48,9 +48,17 @@ class CompilerProcess:
         return self._process.is_there
 
     def binary(self, source: str) -> bytes:
-        """Return what the compiler makes of a program; nothing if it refuses it, or is busy with another thread's.
+        """Return the binary of a program.
 
-        Raises OSError if the compiler cannot be loaded there, BuildError if it crashes.
+        Args:
+            source: The program's text.
+
+        Returns:
+            Nothing if the compiler refuses it, or is busy with another thread's.
+
+        Raises:
+            OSError: The compiler cannot be loaded there.
+            BuildError: The compiler crashes.
         """
         if not self._lock.acquire(blocking=False):
             return b""
@@ -98,10 +106,20 @@ def start_compiler(device: cl.Device) -> bool:
 
 
 def compiled_apart(device: cl.Device, source: str) -> bytes:
-    """Return the binary of a program; nothing if this process has to compile it.
+    """Return the binary of a program from a process of its own.
 
-    That is where :func:`start_compiler` could not start a process, or was not called. Raises BuildError if the
-    compiler crashes twice: Intel's crashed once in some thousands of programs, and compiled the same one another time.
+    Args:
+        device: The device to compile for.
+        source: The program's text.
+
+    Returns:
+        Nothing if this process has to compile it: where :func:`start_compiler` could not start a process, or was not
+        called.
+
+    Raises:
+        BuildError: The compiler crashes twice. Intel's crashed once in some thousands of programs, and compiled the
+            same
+            one another time.
     """
     try:
         return _binary(device, source)

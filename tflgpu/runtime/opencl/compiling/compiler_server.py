@@ -58,7 +58,12 @@ class Compiler:
             raise RuntimeError("there is no such device")
 
     def binary(self, source: bytes, options: bytes) -> bytes:
-        """Return what the driver can load in place of a source; nothing if it refuses the source."""
+        """Return what the driver can load in place of a source; nothing if it refuses the source.
+
+        Args:
+            source: The program's text.
+            options: The compiler's.
+        """
         driver = self._driver
         program = driver.clCreateProgramWithSource(self._context, 1, (c_char_p * 1)(source), None, byref(c_int()))
         if not program:
@@ -77,7 +82,13 @@ class Compiler:
 
 
 def serve(compiler: Compiler, requests: BinaryIO, replies: BinaryIO) -> None:
-    """Answer requests until there are no more, or none for a while."""
+    """Answer requests until there are no more, or none for a while.
+
+    Args:
+        compiler: Makes the binaries.
+        requests: For each program a line with the lengths of options and source, and then both.
+        replies: For each program a line with the length of the binary, and then it.
+    """
     replies.write(b"\n")
     replies.flush()
     while select.select([requests], [], [], IDLE_SECONDS)[0] and (line := requests.readline()):

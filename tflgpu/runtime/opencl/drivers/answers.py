@@ -27,6 +27,10 @@ def answer_of(library: str, seconds: float = SECONDS) -> Answer:
     """Return what a library says of itself. It is asked once in a process.
 
     Where no process can be started, as in a program without a Python interpreter of its own, nothing is risked.
+
+    Args:
+        library: Its path.
+        seconds: How long to wait for the answer.
     """
     import subprocess  # where there is no such library, a start does without
 

@@ -20,7 +20,11 @@ GET_DEVICE_IDS = 2
 def platforms_of(driver: ctypes.CDLL) -> list[int]:
     """Return the handles of a driver's platforms; none if it has no hardware.
 
-    Raises AttributeError for a library that is no driver for the loader: for example the loader itself.
+    Args:
+        driver: A library that is loaded.
+
+    Raises:
+        AttributeError: The library is no driver for the loader: for example the loader itself.
     """
     find = driver.clGetExtensionFunctionAddress
     find.argtypes, find.restype = [ctypes.c_char_p], ctypes.c_void_p
@@ -39,7 +43,11 @@ def platforms_of(driver: ctypes.CDLL) -> list[int]:
 
 
 def device_count(platform: int) -> int:
-    """How many devices a platform has."""
+    """Return the number of devices of a platform.
+
+    Args:
+        platform: A handle of :func:`platforms_of`.
+    """
     table = ctypes.cast(platform, ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p)))[0]
     prototype = ctypes.CFUNCTYPE(
         ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_uint, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint)

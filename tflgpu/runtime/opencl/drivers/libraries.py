@@ -90,7 +90,11 @@ class Search:
             self._cache = b""
 
     def by_linker(self, name: str) -> Iterator[str]:
-        """Yield the files of a name that the dynamic linker could take."""
+        """Yield the files of a name that the dynamic linker could take.
+
+        Args:
+            name: A file name without a folder.
+        """
         yield from filter(os.path.exists, (os.path.join(folder, name) for folder in self._folders))
         # The cache has every path as a string that ends with a zero byte.
         ending, end = f"/{name}\0".encode(), 0
@@ -115,7 +119,11 @@ class Search:
         return list(files.values())
 
     def resolve(self, library: str) -> str | None:
-        """Return the file that a library's name in an ``.icd`` file stands for."""
+        """Return the file that a library's name stands for; None if there is none.
+
+        Args:
+            library: The text of an ``.icd`` file: a path, or a name for the dynamic linker.
+        """
         if "/" in library:
             return os.path.realpath(library) if os.path.exists(library) else None
         return next((os.path.realpath(path) for path in self.by_linker(library)), None)
@@ -125,9 +133,11 @@ class Search:
 
 
 def unnamed(named: Iterable[str], search: Search) -> Iterator[list[str]]:
-    """For each driver that no ``.icd`` file names, the files that may be it; of most drivers there are none.
+    """Yield for each driver that no ``.icd`` file names the files that may be it; most drivers have none.
 
-    named: the libraries of the ``.icd`` files. A name that leads to no file names nothing.
+    Args:
+        named: The libraries of the ``.icd`` files. A name that leads to no file names nothing.
+        search: Finds files.
     """
     there = {name: path for name in named if (path := search.resolve(name))}
     known = tuple(os.path.basename(path).lower() for path in (*there, *there.values()))

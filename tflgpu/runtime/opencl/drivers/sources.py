@@ -50,12 +50,20 @@ class Tried(NamedTuple):
 
 
 def chosen(environment: Mapping[str, str]) -> str | None:
-    """Return the variable by which the user has chosen the drivers."""
+    """Return the variable by which the user has chosen the drivers; None if there is none.
+
+    Args:
+        environment: Variables by name.
+    """
     return next((name for name in CHOICES if name in environment), None)
 
 
 def icd_sources(folders: Iterable[Path]) -> Iterator[Source]:
-    """Yield what the ``.icd`` files of some folders name."""
+    """Yield what the ``.icd`` files of some folders name.
+
+    Args:
+        folders: Missing ones are empty.
+    """
     for folder in folders:
         for file in sorted(folder.glob("*.icd")):
             with suppress(OSError, UnicodeDecodeError):
