@@ -60,3 +60,64 @@ def test_no_docstring_and_no_comment_is_a_riddle(folder: str) -> None:
             continue
         found += [f"{path.relative_to(ROOT)}: {each.splitlines()[0]}" for each in words if RIDDLE.match(each)]
     assert found == [], "\n".join(found)
+
+
+# Rooms whose public functions explain all parameters that their names and types do not.
+EXPLAINED = (
+    "artifact",
+    "batch",
+    "codegen",
+    "compiled_model",
+    "evaluate",
+    "graph",
+    "inputs",
+    "interpreter",
+    "language",
+    "litert_lm",
+    "measure",
+    "openai_server",
+    "passes",
+    "plan",
+    "report",
+    "runtime",
+    "tensor_buffer",
+)
+
+# Functions with these are called by others: a registry that says what they take, or callers of what they override.
+REGISTERED = {"declare", "fusion", "lowering", "overload", "override", "property", "rewrite", "rule", "sized"}
+
+
+def public_functions(body: list[ast.stmt]) -> Iterator[Function]:
+    """The public functions and methods of a module or class."""
+    for node in body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from public_functions(node.body)
+        elif isinstance(node, Function) and not node.name.startswith("_"):
+            decorators = {ast.unparse(each).partition("(")[0].split(".")[-1] for each in node.decorator_list}
+            if REGISTERED.isdisjoint(decorators):
+                yield node
+
+
+def says_all(argument: ast.arg) -> bool:
+    """Whether a parameter needs no words: it is private, or has the name of its type, as in ``graph: Graph``."""
+    kind = "" if argument.annotation is None else ast.unparse(argument.annotation).split(".")[-1]
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind).lower()
+    return argument.arg in ("self", "cls", snake) or argument.arg.startswith("_")
+
+
+def unexplained(function: Function) -> bool:
+    """Whether a function has parameters that need words, and no section for them."""
+    given = function.args
+    arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, (given.vararg, given.kwarg))]
+    return not all(map(says_all, arguments)) and "\nArgs:\n" not in (ast.get_docstring(function) or "")
+
+
+@pytest.mark.parametrize("room", EXPLAINED)
+def test_public_functions_explain_their_parameters(room: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{function.lineno} {function.name}"
+        for path in sorted((ROOT / "tflgpu" / room).rglob("*.py"))
+        for function in public_functions(ast.parse(path.read_text(encoding="utf-8")).body)
+        if unexplained(function)
+    ]
+    assert found == [], "\n".join(found)
