@@ -145,7 +145,7 @@ def test_a_handle_from_elsewhere_is_an_obstacle() -> None:
 def test_a_call_of_a_subgraph_that_is_not_there_is_an_error() -> None:
     builder = Builder()
     builder.op("CALL_ONCE", [], [], {"init_subgraph_index": 3})
-    with pytest.raises(tflgpu.ModelError, match="operator 0 CALL_ONCE calls subgraph 3 of 1"):
+    with pytest.raises(tflgpu.ModelError, match="operator 0 CALL_ONCE calls subgraph 3; the model has 1"):
         lower(read_model(builder.finish([])))
 
 

@@ -125,5 +125,5 @@ def test_roles_without_a_template() -> None:
         written(metadata, [{"role": "tool", "content": "x"}])
     with pytest.raises(ValueError, match="content of the type 'image'; only texts are supported"):
         written(metadata, [{"role": "user", "content": [{"type": "image", "path": "x"}]}])
-    with pytest.raises(ValueError, match="a conversation has what JSON does not"):
+    with pytest.raises(ValueError, match="a conversation has a value that JSON cannot hold"):
         written(LanguageMetadata(jinja_template="x"), messages, context={"x": {1, 2}})

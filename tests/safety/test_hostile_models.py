@@ -119,7 +119,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
     ),
     "calls nothing": (
         lambda g: setattr(g.operators[1].builtinOptions, "condSubgraphIndex", 7),
-        "subgraph 0, operator 1 WHILE calls subgraph 7 of 3",
+        "subgraph 0, operator 1 WHILE calls subgraph 7; the model has 3",
     ),
     "int4": (_typed(schema.TensorType.INT4), "has 64 bytes of data, which is not what shape .* of int4 needs"),
     "bfloat16": (_typed(schema.TensorType.BFLOAT16), "has 64 bytes of data, which is not what"),

@@ -53,7 +53,7 @@ def _lease(offered: Sequence[Device]) -> tuple[Device, FileLock]:
             except Timeout:
                 continue
             return device, lock
-    raise AssertionError("count() does not end")
+    raise AssertionError("the search for a device ended without one")
 
 
 def _gpus_of_the_actor() -> list[str]:

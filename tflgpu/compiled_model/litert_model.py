@@ -293,7 +293,7 @@ class CompiledModel:
         Args:
             signature_key: The signature's name in the file.
             input_name: The input's name in the signature.
-            dims: The new shape; sizes are from 1 on.
+            dims: The new shape; each size is 1 or more.
             strict: Change only sizes that the file leaves open.
 
         Raises:

@@ -117,7 +117,7 @@ class SignatureModel:
 
         Args:
             number: Its place among the inputs.
-            dims: The new shape; sizes are from 1 on.
+            dims: The new shape; each size is 1 or more.
             strict: Change only sizes that the file leaves open.
 
         Raises:
@@ -126,7 +126,7 @@ class SignatureModel:
         tensor, _ = self._tensor("inputs", number)
         shape = tuple(dims)
         if min(shape, default=1) < 1:
-            raise RuntimeError(f"input {number} cannot have shape {list(shape)}; sizes are from 1 on")
+            raise RuntimeError(f"input {number} cannot have shape {list(shape)}; each size has to be 1 or more")
         if strict:
             check_strict(tensor, shape)
         if shape != self._shapes[number]:

@@ -109,7 +109,9 @@ def _with_constant_outputs(
         return tuple(partitions)
     places = [i for i, p in enumerate(partitions) if not (p.on_device and p.operators[0] in calls)]
     if not places:
-        raise UnsupportedError((f"tensors {missing} are constants and outputs beside a loop or branch",))
+        raise UnsupportedError(
+            (f"outputs {missing} are constants, which a loop or a branch cannot give, and there is nothing else",)
+        )
     last = partitions[places[-1]]
     given = replace(last, outputs=tuple(sorted({*last.outputs, *missing})))
     return (*partitions[: places[-1]], given, *partitions[places[-1] + 1 :])

@@ -118,8 +118,10 @@ class CompiledSteps:
 
 
 def _empty(caches: Sequence[TensorInfo], value: int) -> dict[str, NDArray[Any]] | None:
-    """Return empty caches by name; None for zeros, which a session has by itself. Raises ModelError for a value that
-    the element type does not have."""
+    """Return caches filled with a value, by name; None for zeros, with which a session begins anyway.
+
+    Raises ModelError if the element type of a cache does not have the value.
+    """
     if value == 0:
         return None
     for info in caches:

@@ -76,9 +76,9 @@ class Grammars:
         try:
             matcher = self._library.LLMatcher(self._tokenizer, make(text), log_level=0)
         except ValueError as error:
-            raise ValueError(f"the {kind} cannot be: {error}") from error
+            raise ValueError(f"the {kind} is not valid: {error}") from error
         if fault := matcher.get_error():
-            raise ValueError(f"the {kind} cannot be: {fault}")
+            raise ValueError(f"the {kind} is not valid: {fault}")
         return TokenConstraint(matcher)
 
 

@@ -60,7 +60,7 @@ def language_steps(signatures: Iterable[SignatureInfo]) -> LanguageSteps:
     if DECODE not in known:
         listed = ", ".join(map(repr, known)) or "none"
         raise ModelError(
-            f"this is no language model, which has the signature {DECODE!r}; it has: {listed}; `tflgpu run` runs it"
+            f"this is no language model: it lacks the signature {DECODE!r}; it has: {listed}; `tflgpu run` runs it"
         )
     decode = _step(DECODE, known[DECODE])
     if decode.size != 1:

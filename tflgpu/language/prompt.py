@@ -139,7 +139,7 @@ def _rendered(template: str, variables: Mapping[str, Any]) -> str:
     try:
         request = json.loads(json.dumps({"template": template, "variables": variables}))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"a conversation has what JSON does not: {error}") from error
+        raise ValueError(f"a conversation has a value that JSON cannot hold: {error}") from error
     reply = _asked(request) if can_run(RENDERER) else template_renderer.reply(request)
     if "error" in reply:
         raise ModelError(f"the file's prompt template fails: {reply['error']}")

@@ -107,7 +107,7 @@ def sampling_of(file: FileSampler | None) -> Sampling:
             seed=file.seed,
         )
     except ValueError as error:
-        raise ModelError(f"the file's sampler cannot be: {error}; give a Sampling of your own") from error
+        raise ModelError(f"the file's sampler is not valid: {error}; give a Sampling of your own") from error
 
 
 class Constraint(Protocol):

@@ -17,7 +17,7 @@ def benchmark_info(seconds: float, taken: Statistics | None) -> BenchmarkInfo:
         RuntimeError: There was none.
     """
     if taken is None:
-        raise RuntimeError("there was no answer yet whose times could be told")
+        raise RuntimeError("there is no answer yet; times are known after the first one")
     first = taken.prefill_seconds + (1 / taken.decode_rate if taken.decode_rate else 0.0)
     read = taken.prompt_tokens - taken.kept_tokens
     return BenchmarkInfo(seconds, first, read, taken.prefill_rate, taken.new_tokens, taken.decode_rate)

@@ -97,15 +97,15 @@ KNOWN_DIFFERENCES = (
     Difference(
         LSTMS,
         "int8, cells of a scale below 2^-15",
-        "computes no tangent of cells, and lets products wrap around",
+        "computes no tanh of cells, and lets products wrap around",
         "gates and a cell of floats; output and state are rounded",
         _has_fine_cells,
     ),
     Difference(
         LSTMS,
         "int8, peepholes and a projection to fewer outputs than cells",
-        "reads the peephole weights of as many cells as there are outputs",
-        "reads those of all cells",
+        "reads only as many peephole weights as there are outputs",
+        "reads the peephole weights of all cells",
         _drops_peepholes,
     ),
     Difference(

@@ -114,7 +114,9 @@ class _Reader:
     def _signature_info(self, signature: Any) -> SignatureInfo:
         key, index = decoded(signature.SignatureKey()), signature.SubgraphIndex()
         if index >= self.file.SubgraphsLength():
-            raise ModelError(f"signature {key!r} refers to subgraph {index} of {self.file.SubgraphsLength()}")
+            raise ModelError(
+                f"signature {key!r} refers to subgraph {index}; the model has {self.file.SubgraphsLength()}"
+            )
         tensors, sides = tuple(self.each(self.file.Subgraphs(index), "Tensors")), list[tuple[TensorInfo, ...]]()
         for side in ("Inputs", "Outputs"):
             named = [(decoded(m.Name()), int(m.TensorIndex())) for m in self.each(signature, side)]
@@ -162,7 +164,7 @@ class _Reader:
         if tensor.IsVariable() and dtype not in NUMPY_TYPES:
             raise ModelError(f"{where} is a variable of element type {dtype}, which holds no numbers")
         if not 0 <= tensor.Buffer() < len(self.buffers):
-            raise ModelError(f"{where} refers to buffer {tensor.Buffer()} of {len(self.buffers)}")
+            raise ModelError(f"{where} refers to buffer {tensor.Buffer()}; the model has {len(self.buffers)}")
         if number := external_buffer(tensor):
             raise ModelError(
                 f"{where} has its values in external buffer {number}, outside of the file; open the .litertlm file "
@@ -205,7 +207,9 @@ class _Reader:
 
     def _operator(self, index: int, operator: Any, tensors: int) -> Operator:
         if not 0 <= operator.OpcodeIndex() < len(self.codes):
-            raise ModelError(f"operator {index} has operator code {operator.OpcodeIndex()} of {len(self.codes)}")
+            raise ModelError(
+                f"operator {index} has operator code {operator.OpcodeIndex()}; the model has {len(self.codes)}"
+            )
         code, version, is_custom = self.codes[operator.OpcodeIndex()]
         where = f"operator {index} {code}"
         inputs = _indices(operator.InputsAsNumpy(), tensors, f"inputs of {where}", absent=True)
@@ -234,7 +238,7 @@ class _Reader:
     def _signature(self, signature: Any, subgraphs: tuple[Subgraph, ...]) -> Signature:
         key, index = decoded(signature.SignatureKey()), signature.SubgraphIndex()
         if index >= len(subgraphs):
-            raise ModelError(f"signature {key!r} refers to subgraph {index} of {len(subgraphs)}")
+            raise ModelError(f"signature {key!r} refers to subgraph {index}; the model has {len(subgraphs)}")
         subgraph, names = subgraphs[index], list[dict[str, int]]()
         known = {*subgraph.inputs, *(t for o in subgraph.operators for t in o.outputs)}
         known |= {t.index for t in subgraph.tensors if t.data is not None or t.is_variable}

@@ -71,7 +71,7 @@ class InputCheck:
         if not isinstance(inputs, Collection) or isinstance(inputs, Set | str | bytes):
             raise TypeError(
                 f"inputs is of type {type(inputs).__name__}; a dictionary of arrays by name, a list of arrays or one "
-                "array was expected: what has __dlpack__, __array__ or the buffer protocol, or is on the device"
+                "array was expected; an array has __dlpack__, __array__ or the buffer protocol, or is on the device"
             )
         if len(inputs) != len(names):
             raise ValueError(f"{len(inputs)} inputs were given; the model has {len(names)}: {names}")
@@ -134,10 +134,19 @@ def _fitting_together(wanted: Wanted) -> Fitting:
 def check_outputs(
     given: Outputs, infos: Sequence[TensorInfo], session: Session
 ) -> tuple[dict[int, DeviceMemory], dict[str, NDArray[Any]]]:
-    """Return a caller's arrays by name of output -> memory on the device by number of output, and arrays of the host
-    by name.
+    """Return a caller's arrays for outputs.
 
-    Raises ValueError if one does not fit, TypeError for anything but a dictionary of arrays.
+    Args:
+        given: Arrays by the names of outputs.
+        infos: The model's outputs.
+        session: The model's.
+
+    Returns:
+        Memory on the device by number of output, and arrays of the host by name.
+
+    Raises:
+        ValueError: An array does not fit, or there is no output of its name.
+        TypeError: It is no dictionary of arrays.
     """
     if type(given) is not dict and not isinstance(given, Mapping):  # the check of a Mapping takes longer
         raise TypeError(f"outputs is of type {type(given).__name__}; a dictionary of arrays by name was expected")

@@ -109,7 +109,7 @@ def test_recursion_is_refused() -> None:
 def test_a_missing_decomposition_is_refused() -> None:
     model = Builder()
     data = model.finish([composite(model, [model.input((4,))], 3, (4,))])
-    with pytest.raises(ModelError, match="STABLEHLO_COMPOSITE calls subgraph 3 of 1"):
+    with pytest.raises(ModelError, match="STABLEHLO_COMPOSITE calls subgraph 3; the model has 1"):
         tflgpu.compile(data)
 
 

@@ -108,5 +108,5 @@ def test_a_loop_on_either_side_gives_the_same(
 def test_a_loop_without_its_subgraph_is_an_error() -> None:
     builder = Builder()
     last = builder.add("WHILE", [builder.input((1, 4))], (1, 4), cond_subgraph_index=1, body_subgraph_index=2)
-    with pytest.raises(tflgpu.ModelError, match="operator 0 WHILE calls subgraph 1 of 1"):
+    with pytest.raises(tflgpu.ModelError, match="operator 0 WHILE calls subgraph 1; the model has 1"):
         tflgpu.inspect(builder.finish([last]))

@@ -21,7 +21,7 @@ _ANY_SHAPE = st.one_of(FEATURE_MAP, shapes())
 
 
 def numbers(net: Net, shape: Sequence[int], dtype: str = "float32") -> NDArray[Any]:
-    """Few different numbers, so that some are equal; all are exact in half precision. Truth values for ``bool``."""
+    """Few different numbers, so that some are equal; all are exact in half precision. Booleans for ``bool``."""
     low, high = (0, 2) if dtype == "bool" else (0 if dtype.startswith("uint") else -9, 10)
     return np.asarray(net.rng.integers(low, high, shape), dtype)
 

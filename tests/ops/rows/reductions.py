@@ -39,7 +39,7 @@ def signs(net: Net, shape: Sequence[int], dtype: str) -> NDArray[Any]:
 
 
 def mostly(truth: bool) -> Values:
-    """Truth values of which few, perhaps none, are not ``truth``: they decide REDUCE_ALL and REDUCE_ANY."""
+    """Booleans of which few, perhaps none, are not ``truth``: they decide REDUCE_ALL and REDUCE_ANY."""
     return lambda net, shape, dtype: (net.rng.random(shape) < 0.02) != truth
 
 

@@ -57,7 +57,7 @@ def subgraphs_of(
     for number, wanted in zip(numbers, outputs, strict=True):
         if not 0 < number < len(model.subgraphs):
             where = f"operator {operator.index} {operator.code}"
-            raise ModelError(f"{where} calls subgraph {number} of {len(model.subgraphs)}")
+            raise ModelError(f"{where} calls subgraph {number}; the model has {len(model.subgraphs)}")
         called = model.subgraphs[number]
         if len(called.inputs) != inputs or len(called.outputs) != wanted:
             found = f"takes {len(called.inputs)} values and gives {len(called.outputs)}"

@@ -19,8 +19,8 @@ from tflgpu.model.trip_count import Bound
 class LoweredPiece:
     """A graph of its own.
 
-    inputs: the tensors of the file after its inputs. outputs: those after its outputs, if there are any; a truth
-    value that says whether a loop goes on has none. output_types: the element types for callers. checks: faults for
+    inputs: the tensors of the file after its inputs. outputs: those after its outputs, if there are any; a
+    boolean that says whether a loop goes on has none. output_types: the element types for callers. checks: faults for
     which the graph has a boolean each, after the outputs. trims: what is cut off of the outputs; the sizes that
     say how much come last.
     """

@@ -33,4 +33,4 @@ def check_custom_options(where: str, code: str, data: bytes) -> None:
     wrong = [n for n, size in zip(SIZES, sizes, strict=False) if not 0 < size <= MAX_SIZE]
     wrong += [n for n, scale in zip(SCALES, scales, strict=True) if not isfinite(scale)]
     if wrong:
-        raise ModelError(f"{where} has no sensible value of its options {', '.join(wrong)}")
+        raise ModelError(f"{where} has no valid value for its options {', '.join(wrong)}")

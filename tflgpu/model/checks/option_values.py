@@ -21,4 +21,4 @@ def check_option_values(
         if told != len(tensors):
             raise ModelError(f"{where} has {len(tensors)} {what}, but its option {counts[code]} is {told}")
     if code == "LOCAL_RESPONSE_NORMALIZATION" and options.get("radius", 0) < 0:
-        raise ModelError(f"{where} has the radius {options['radius']}; none below 0 was expected")
+        raise ModelError(f"{where} has the radius {options['radius']}; 0 or more was expected")

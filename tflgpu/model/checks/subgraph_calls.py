@@ -44,7 +44,7 @@ def check_calls(subgraphs: Sequence[Subgraph]) -> None:
             where = f"subgraph {index}, operator {operator.index} {operator.code}"
             for number in called_by(operator):
                 if not 0 <= number < len(subgraphs):
-                    raise ModelError(f"{where} calls subgraph {number} of {len(subgraphs)}")
+                    raise ModelError(f"{where} calls subgraph {number}; the model has {len(subgraphs)}")
                 callers.setdefault((index, number), where)
                 if operator.code == "IF":
                     _check_results(where, subgraph, operator, number, subgraphs[number])

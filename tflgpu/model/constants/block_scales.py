@@ -48,7 +48,9 @@ def with_block_scales(tensor: FileTensor, stored: Any, tensors: tuple[FileTensor
 def _numbers(tensor: FileTensor, what: str, number: int, tensors: tuple[FileTensor, ...], shape: Shape) -> NDArray[Any]:
     """Return the scales or the zero points of blocks."""
     if not 0 <= number < len(tensors):
-        raise ModelError(f"{_name(tensor)} has the {what} of its blocks in tensor {number} of {len(tensors)}")
+        raise ModelError(
+            f"{_name(tensor)} has the {what} of its blocks in tensor {number}; the subgraph has {len(tensors)}"
+        )
     stored = tensors[number]
     data = stored.data
     if data is not None and stored.dtype == "int4":

@@ -41,7 +41,7 @@ TYPES = {
 }
 
 # The reductions of booleans that take the place of reductions of numbers.
-OF_TRUTHS = {"sum": "any", "max": "any", "min": "all", "prod": "all"}
+OF_BOOLEANS = {"sum": "any", "max": "any", "min": "all", "prod": "all"}
 
 # Results over no elements. As in TFLite, they are never infinite, and means are for floats only.
 OF_NOTHING: dict[str, Callable[[np.dtype[Any]], float]] = {
@@ -133,7 +133,7 @@ def _reasons(site: Site) -> Iterator[str]:
 
 def _reduction(site: Site, emit: Emitter) -> Tensor:
     x, axes, function = site.input(0), judged(reduction_axes(site)), REDUCERS[site.code]
-    function = OF_TRUTHS.get(function, function) if x.dtype == "bool" else function
+    function = OF_BOOLEANS.get(function, function) if x.dtype == "bool" else function
     shape = _reduced_shape(site, axes)
     if x.size == 0:
         return emit.constant(np.full(shape, OF_NOTHING[function](np.dtype(x.dtype)), x.dtype))

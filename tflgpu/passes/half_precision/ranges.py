@@ -39,7 +39,7 @@ TURNS = (-pi, -pi / 2, -1.0, 0.0, 1.0, pi / 2, pi)
 
 # Functions whose results are booleans.
 COMPARES = (name for name, each in FUNCTIONS.items() if each.rounding == "compares")
-TRUTHS = frozenset(("logical_and", "logical_not", "logical_or", "to_bool", *COMPARES))
+BOOLEANS = frozenset(("logical_and", "logical_not", "logical_or", "to_bool", *COMPARES))
 
 # The least and the greatest number of element types that hold small ones only.
 SMALL_TYPES: Mapping[str, Range] = {"bool": (0.0, 1.0), "int8": (-128.0, 127.0), "uint8": (0.0, 255.0)}
@@ -116,7 +116,7 @@ class Ranges:
             )
             if op.function == "select":
                 values.append(_hull(operands[1:]))
-            elif op.function in TRUTHS:
+            elif op.function in BOOLEANS:
                 values.append((0.0, 1.0))
             elif op.function == "to_float":
                 values.append(operands[0])

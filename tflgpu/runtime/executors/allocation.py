@@ -17,9 +17,16 @@ def allocated(
 ) -> cl.Buffer:
     """Return a buffer of constants, or of zeros, because nothing writes the lanes past the last channel of an input.
 
-    One that other executables share is there already.
+    A buffer that other executables share is there already.
 
-    new_buffer: makes a buffer of a number of bytes. what: what it is for. Raises DeviceError if memory runs out.
+    Args:
+        wanted: Its size, and its content if it has constants.
+        session: The device.
+        new_buffer: Makes a buffer of a number of bytes.
+        what: Its use, for messages.
+
+    Raises:
+        DeviceError: Memory runs out, or the device has no buffers of this size.
     """
     if wanted.shared is not None:
         return _shared(wanted, wanted.shared, session)
@@ -44,5 +51,5 @@ def _shared(wanted: DeviceBuffer, number: int, session: Session) -> cl.Buffer:
     """Raise DeviceError if there is no such buffer: a file of the cache may say anything."""
     shared = session.shared[number : number + 1] if number >= 0 else ()
     if not shared or shared[0].size < wanted.bytes:
-        raise DeviceError(f"weights of {wanted.bytes} bytes are to be shared that are not on the device")
+        raise DeviceError(f"shared weights of {wanted.bytes} bytes are not on the device")
     return shared[0]

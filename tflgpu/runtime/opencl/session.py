@@ -117,7 +117,15 @@ class SessionOpening:
 
 @cache
 def loader_function(name: str, *arguments: type) -> Any:
-    """Return a function of the OpenCL loader that pyopencl is linked to, by ``ctypes``; None if it cannot be found."""
+    """Return a function of the OpenCL loader that pyopencl is linked to, by ``ctypes``.
+
+    Args:
+        name: The function in C.
+        *arguments: Types of its arguments.
+
+    Returns:
+        None if it cannot be found.
+    """
     try:
         function = getattr(ctypes.CDLL(cl._cl.__file__), name)
     except (AttributeError, OSError):
@@ -149,8 +157,12 @@ def _queue_aside(device: Device, context: cl.Context) -> cl.CommandQueue | None:
 def session_on(queue: cl.CommandQueue) -> Session:
     """Return a session on a caller's queue.
 
-    Raises TypeError for anything else, ValueError if it may run out of order, or is not on one of
-    :func:`tflgpu.devices` alone, or on a sub-device of one.
+    Args:
+        queue: Of one of :func:`tflgpu.devices`, or of a sub-device of one.
+
+    Raises:
+        TypeError: It is no queue.
+        ValueError: It may run out of order, or its context has several devices.
     """
     if not isinstance(queue, cl.CommandQueue):
         raise TypeError(f"queue is of type {type(queue).__name__}; a pyopencl.CommandQueue was expected")
@@ -159,7 +171,7 @@ def session_on(queue: cl.CommandQueue) -> Session:
     handle = queue.device
     device = next((d for d in devices() if d.handle == root_device(handle)), None)
     if device is None or [root_device(each) for each in queue.context.devices] != [device.handle]:
-        raise ValueError("the queue's context has to be one of a single device, as `tflgpu devices` lists it")
+        raise ValueError("the queue's context must have a single device, as `tflgpu devices` lists it")
     return Session(device if device.handle == handle else with_handle(device, handle), queue.context, queue)
 
 
