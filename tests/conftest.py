@@ -24,7 +24,7 @@ from tests.quick import RUNTIMES, each_pair, full_suite, quick_suite
 from tests.support import branches
 from tests.support.compiled_before import compiled_once, kept_programs
 from tests.support.unoptimized import without_optimization
-from tests.tiers import mark_devices, without_devices
+from tests.tiers import mark_tests, without_devices
 from tflgpu.artifact.cache import faults
 from tflgpu.runtime.opencl.quirks import Driver, quirks_of
 
@@ -99,7 +99,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    mark_devices(items)
+    mark_tests(items)
     for function in {i.function for i in items if isinstance(i, pytest.Function) and is_hypothesis_test(i.function)} - {
         i.function for i in items if isinstance(i, pytest.Function) and i.get_closest_marker("device")
     }:

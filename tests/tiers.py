@@ -127,6 +127,11 @@ WITHOUT_DEVICE = (
     "tests/schedules",
 )
 
+# Folders of tests whose programs are compiled as users compile them. The compiler does not optimize those of others.
+OPTIMIZED = tuple(
+    str(ROOT / "tests" / name) for name in ("acceptance", "batch", "docs", "drivers", "examples", "language", "runtime")
+)
+
 # A test that asks for one of these fixtures, itself or through another fixture, uses a device.
 DEVICE_FIXTURES = {"device", "device_name", "emulation", "half_device"}
 
@@ -134,13 +139,17 @@ DEVICE_FIXTURES = {"device", "device_name", "emulation", "half_device"}
 NO_DRIVERS = {"OCL_ICD_VENDORS": "/nonexistent"}
 
 
-def mark_devices(items: Iterable[pytest.Item]) -> None:
-    """Give the marker ``device`` to all tests that may use one."""
+def mark_tests(items: Iterable[pytest.Item]) -> None:
+    """Give ``device`` to all tests that may use one, and ``unoptimized`` to those whose programs need no optimizer."""
     listed = {str(ROOT / name) for name in WITHOUT_DEVICE}
     for item in items:
         is_listed = not listed.isdisjoint({str(item.path), *map(str, item.path.parents)})
         if not is_listed or not DEVICE_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.device)
+        if not str(item.path).startswith(OPTIMIZED) and not any(
+            map(item.get_closest_marker, ("optimized", "compiles"))
+        ):
+            item.add_marker(pytest.mark.unoptimized)
 
 
 @contextmanager

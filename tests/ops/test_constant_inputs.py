@@ -24,7 +24,6 @@ def with_constants(row: Row) -> Iterator[Case]:
         yield replace(case, describe=f"input {held} is a constant; {case.describe}")
 
 
-@pytest.mark.unoptimized
 @pytest.mark.quick(when=on_first_runtime)
 @pytest.mark.second_runtime(when=lambda rows: ROWS.index(rows[0]) // SIZE % 8 == 0)
 @in_batches()

@@ -27,7 +27,6 @@ def in_turns(rows: Sequence[Row], kernels: str, precision: str) -> bool:
     return precision == PRECISIONS[number % 2]
 
 
-@pytest.mark.unoptimized
 @pytest.mark.quick(
     when=lambda rows, kernels, precision, device_name: (
         in_turns(rows, kernels, precision) and on_first_runtime(device_name)
@@ -47,6 +46,7 @@ def fused(row: Row) -> list[Case]:
     return drawn(row.case(fused=True))[1:]
 
 
+@pytest.mark.optimized
 @pytest.mark.quick(
     when=lambda rows, device_name: not on_first_runtime(device_name) and ONE_OF_EACH.index(rows[0]) % (6 * SIZE) == 0
 )

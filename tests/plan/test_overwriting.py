@@ -43,7 +43,6 @@ def _check(plan: Plan, case: Case, session: Session) -> None:
     case.check(LaunchExecutor(link(plan, source.names), build(source.text, session)[0], session).run(case.inputs))
 
 
-@pytest.mark.unoptimized
 def test_kernels_that_store_once_may_store_over_an_operand(device_name: str) -> None:
     """Every template that says so, on memory of which its epilogue reads an operand."""
     session, used = open_session(choose(device_name)), set[str]()
@@ -55,7 +54,6 @@ def test_kernels_that_store_once_may_store_over_an_operand(device_name: str) -> 
     assert used == {each.template for each in parameters_of_templates() if each.stores_once} & kernel_templates()
 
 
-@pytest.mark.unoptimized
 def test_a_kernel_that_says_so_wrongly_is_found(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that adds up in its output."""
     session, case = open_session(choose(device_name)), fixed_cases()["scattered"]

@@ -223,7 +223,6 @@ def launched(context: cl.Context, function: cl.Kernel, plan: Plan, kernel: Plann
     return unpack(result[: Geometry(shape).elements], shape)
 
 
-@pytest.mark.unoptimized
 @pytest.mark.quick(when=on_first_runtime)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("unit", ["avx512_vnni", "avx_vnni", "avx2"])

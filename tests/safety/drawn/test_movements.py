@@ -22,8 +22,6 @@ from tflgpu import Execution, Options, compile
 from tflgpu.ops.evaluate import value_of
 from tflgpu.options import KernelFamily
 
-pytestmark = pytest.mark.unoptimized
-
 Movement = Callable[[Drawing, Tensor], Tensor]
 
 

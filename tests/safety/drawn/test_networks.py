@@ -44,7 +44,6 @@ def test_networks(chunk: int) -> None:
         is_right()
 
 
-@pytest.mark.unoptimized
 @pytest.mark.quick(when=lambda seed: seed < 2)
 @pytest.mark.parametrize("seed", range(6))
 def test_chains_of_integers(seed: int) -> None:
@@ -74,7 +73,6 @@ EXCEEDING = (
 )
 
 
-@pytest.mark.unoptimized
 def test_integers_wrap_around_before_other_functions_read_them(device_name: str) -> None:
     """Functions of one kernel compute with more bits than the type has."""
     builder, outputs = Builder(), list[int]()
