@@ -128,9 +128,19 @@ WITHOUT_DEVICE = (
 )
 
 # Folders of tests whose programs are compiled as users compile them. The compiler does not optimize those of others.
-OPTIMIZED = tuple(
-    str(ROOT / "tests" / name) for name in ("acceptance", "batch", "docs", "drivers", "examples", "language", "runtime")
+COMPILED_AS_BY_USERS = (
+    "acceptance",
+    "batch",
+    "docs",
+    "drivers",
+    "examples",
+    "language",
+    "runtime/claiming",
+    "runtime/drivers",
+    "runtime/persistent",
 )
+OPTIMIZED = tuple(str(ROOT / "tests" / name) for name in COMPILED_AS_BY_USERS)
+
 
 # A test that asks for one of these fixtures, itself or through another fixture, uses a device.
 DEVICE_FIXTURES = {"device", "device_name", "emulation", "half_device"}

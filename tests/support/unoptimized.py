@@ -1,9 +1,9 @@
 """Programs that a CPU's compiler does not optimize, which takes it less time.
 
 Most tests are about what the generated source says: indices, layouts and graphs. What optimizers make of it is tested
-in the folders that ``tests/tiers.py`` lists, and by the rows of the op table with the marker ``optimized``. A kernel with
-barriers needs an optimized test, too, or one under Oclgrind: without optimization, work-items meet more often, which
-hides that a barrier is missing.
+in the folders that ``tests/tiers.py`` lists, and by the rows of the op table with the marker ``optimized``. A kernel
+with barriers needs an optimized test, too, or one under Oclgrind: without optimization, work-items meet more often,
+which hides that a barrier is missing.
 """
 
 from __future__ import annotations
