@@ -19,6 +19,9 @@ def accept_old_names(kind: Any) -> None:
     """Let a class of options take and give the options of its groups under their flat names.
 
     Its signature stays that of its fields.
+
+    Args:
+        kind: The class; it is changed in place.
     """
     old = {name: (place.group, place.field.name) for name, place in flat_names(kind).items() if place.group}
     make = kind.__init__

@@ -56,7 +56,20 @@ def option(
     old_values: Mapping[str, str] = MappingProxyType({}),
     hash: bool | None = None,
 ) -> Any:
-    """Return a field of a dataclass that is an option; see :class:`Declared`. hash: as for ``dataclasses.field``."""
+    """Return a field of a dataclass that is an option.
+
+    Args:
+        default: The value without a caller's.
+        help: What it is, for the command line and the documentation's table.
+        check: Returns the value to keep of a caller's value. A ``Literal`` needs none: its choices are checked.
+        flat: Its name where options have no groups: on the command line and among a delegate's options. Empty for the
+            name of the field.
+        command: Whether the commands that run a model have it; a text is the end of their help.
+        metavar: Stands for its value in the command line's help.
+        absent: What the default None means.
+        old_values: What choices are called now, by the names that they had.
+        hash: As for ``dataclasses.field``.
+    """
     declared = Declared(
         help=help,
         check=check,
@@ -87,7 +100,11 @@ class Group:
 
 
 def choices_of(each: Field[Any]) -> tuple[Any, ...]:
-    """Return the values that a field may have, if its type is a ``Literal``."""
+    """Return the values that a field may have, if its type is a ``Literal``; else none.
+
+    Args:
+        each: A field of a dataclass of options.
+    """
     return get_args(each.type) if get_origin(each.type) is Literal else ()
 
 
@@ -149,13 +166,24 @@ class Place(NamedTuple):
         return self.field.default
 
     def value(self, options: Any) -> Any:
-        """Return the value of the option."""
+        """Return the value of the option.
+
+        Args:
+            options: An object of the class of all options.
+        """
         return getattr(getattr(options, self.group.place) if self.group else options, self.field.name)
 
 
 @cache
 def flat_names(kind: Any) -> Mapping[str, Place]:
-    """All options of a class and of its groups by their flat names, in the order of their declarations."""
+    """Return all options of a class and of its groups by their flat names, in the order of their declarations.
+
+    Args:
+        kind: The class of all options.
+
+    Raises:
+        TypeError: A name is declared twice, or has no default.
+    """
     found: dict[str, Place] = {}
     for own in fields(kind):
         group = own.type if isinstance(own.type, type) and issubclass(own.type, Group) else None
@@ -169,7 +197,16 @@ def flat_names(kind: Any) -> Mapping[str, Place]:
 
 
 def require_defaults(options: Any, groups: Container[object], why: str) -> None:
-    """Raise ValueError, with the reason, for a value of one of these groups that is not the default."""
+    """Accept options that have the defaults in some groups.
+
+    Args:
+        options: An object of the class of all options.
+        groups: Classes of groups; None stands for options without a group.
+        why: The reason, for the message.
+
+    Raises:
+        ValueError: An option of these groups has another value.
+    """
     kind: Any = type(options)
     for place in flat_names(kind).values():
         if place.group in groups and place.value(options) != place.default:
@@ -177,9 +214,16 @@ def require_defaults(options: Any, groups: Container[object], why: str) -> None:
 
 
 def grouped(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Keywords of a class of options, for values that are given by flat names.
+    """Return keywords of a class of options, for values that are given by flat names.
 
-    Raises KeyError for an unknown name, TypeError or ValueError for a wrong value.
+    Args:
+        kind: The class of all options.
+        given: Values by flat name.
+
+    Raises:
+        KeyError: A name is unknown.
+        TypeError: A value has a wrong type.
+        ValueError: A value is not allowed.
     """
     own: dict[str, Any] = {}
     in_groups: dict[type[Group], dict[str, Any]] = {}

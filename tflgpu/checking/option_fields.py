@@ -30,7 +30,19 @@ def _mistyped(name: str, value: object, expected: str) -> TypeError:
 def whole_number(
     name: str, value: Any, least: int = 1, most: int = GREATEST_SIZE, expected: str = "a whole number"
 ) -> int:
-    """Return an argument of a caller's as an int; numpy's are fine. Raises TypeError or ValueError, which names it."""
+    """Return an argument of a caller's as an int; numpy's are fine.
+
+    Args:
+        name: The argument's, for messages.
+        value: The caller's.
+        least: The smallest number that is allowed.
+        most: The greatest number that is allowed.
+        expected: What is expected, for messages.
+
+    Raises:
+        TypeError: It is no whole number.
+        ValueError: It is less or greater than allowed.
+    """
     try:
         number = index(value)
     except TypeError:
@@ -62,27 +74,61 @@ def _each(name: str, value: Any, expected: str) -> tuple[Any, ...]:
 
 
 def check_switch(name: str, value: Any) -> bool:
-    """Return True or False."""
+    """Return True or False.
+
+    Args:
+        name: The option's, for messages.
+        value: A caller's.
+
+    Raises:
+        TypeError: The value has another type.
+    """
     if not isinstance(value, Hashable) or value not in (True, False):
         raise _mistyped(name, value, "True or False")
     return bool(value)
 
 
 def check_text(name: str, value: Any) -> str:
-    """Return a text."""
+    """Return a text.
+
+    Args:
+        name: The option's, for messages.
+        value: A caller's.
+
+    Raises:
+        TypeError: The value has another type.
+    """
     if not isinstance(value, str):
         raise _mistyped(name, value, "a text")
     return value
 
 
 def check_device(name: str, value: Any) -> str | int:
-    """Return what :func:`tflgpu.devices` calls a device."""
+    """Return an index of :func:`tflgpu.devices`, or a type or a part of a name.
+
+    Args:
+        name: The option's, for messages.
+        value: A caller's.
+
+    Raises:
+        TypeError: The value has another type.
+        ValueError: The index is negative.
+    """
     expected = "an index of tflgpu.devices() or a part of a device's name"
     return value if isinstance(value, str) else whole_number(f"Options.{name}", value, 0, expected=expected)
 
 
 def check_seconds(name: str, value: Any) -> float | None:
-    """Return a number of seconds, or None."""
+    """Return a number of seconds as a float, or None.
+
+    Args:
+        name: The option's, for messages.
+        value: A caller's.
+
+    Raises:
+        TypeError: The value has another type.
+        ValueError: It is not positive, or too large.
+    """
     if value is None:
         return None
     try:
@@ -95,7 +141,16 @@ def check_seconds(name: str, value: Any) -> float | None:
 
 
 def check_outputs(name: str, value: Any) -> tuple[str | int, ...]:
-    """Names or indices of tensors."""
+    """Return names or indices of tensors as a tuple.
+
+    Args:
+        name: The option's, for messages.
+        value: A caller's.
+
+    Raises:
+        TypeError: The value has another type.
+        ValueError: There is none, or an index is negative.
+    """
     expected = "a tensor's name or index"
     tensors = tuple(
         o if isinstance(o, str) else whole_number(f"Options.{name}", o, 0, expected=expected)
@@ -107,7 +162,16 @@ def check_outputs(name: str, value: Any) -> tuple[str | int, ...]:
 
 
 def check_operators(name: str, value: Any) -> tuple[str | int | range, ...]:
-    """Codes, indices or ranges of indices of operators."""
+    """Return codes, indices or ranges of indices of operators as a tuple.
+
+    Args:
+        name: The option's, for messages.
+        value: A caller's.
+
+    Raises:
+        TypeError: The value has another type.
+        ValueError: An index is negative.
+    """
     operators = _each(name, value, "operators")
     expected = "an operator's code or index, or a range of indices"
     return tuple(
@@ -123,7 +187,16 @@ def _by_input(name: str, value: Any, expected: str) -> Iterator[tuple[str, Any]]
 
 
 def check_shapes(name: str, value: Any) -> dict[str, tuple[int, ...]]:
-    """Shapes of inputs by name."""
+    """Return shapes of inputs by name.
+
+    Args:
+        name: The option's, for messages.
+        value: A caller's.
+
+    Raises:
+        TypeError: The value has another type.
+        ValueError: A size is less than 1.
+    """
 
     def shape(key: str, given: Any) -> tuple[int, ...]:
         place = f"{name}[{key!r}]"
@@ -133,7 +206,16 @@ def check_shapes(name: str, value: Any) -> dict[str, tuple[int, ...]]:
 
 
 def check_scalings(name: str, value: Any) -> dict[str, tuple[float, float]]:
-    """``(mean, std)`` of inputs by name."""
+    """Return ``(mean, std)`` of inputs by name.
+
+    Args:
+        name: The option's, for messages.
+        value: A caller's.
+
+    Raises:
+        TypeError: The value has another type.
+        ValueError: A number is not finite, or std is 0.
+    """
     scalings: dict[str, tuple[float, float]] = {}
     for key, pair in _by_input(name, value, "(mean, std)"):
         try:
@@ -147,7 +229,16 @@ def check_scalings(name: str, value: Any) -> dict[str, tuple[float, float]]:
 
 
 def check_bound(name: str, value: Any) -> dict[str, str]:
-    """Return inputs by output."""
+    """Return inputs by output.
+
+    Args:
+        name: The option's, for messages.
+        value: A caller's.
+
+    Raises:
+        TypeError: The value has another type.
+        ValueError: Two outputs are bound to the same input.
+    """
     if not isinstance(value, Mapping) or not all(isinstance(each, str) for pair in value.items() for each in pair):
         raise _mistyped(name, value, "{output: input}")
     if len(set(value.values())) < len(value):
@@ -156,7 +247,16 @@ def check_bound(name: str, value: Any) -> dict[str, str]:
 
 
 def check_places(name: str, value: Any) -> str | PathLike[str] | tuple[str | PathLike[str], ...]:
-    """Return a path, or several."""
+    """Return a path, or a tuple of several.
+
+    Args:
+        name: The option's, for messages.
+        value: A caller's.
+
+    Raises:
+        TypeError: The value has another type.
+        ValueError: A path is empty.
+    """
 
     def place(given: Any) -> str | PathLike[str]:
         if not isinstance(given, str | PathLike):
@@ -169,20 +269,46 @@ def check_places(name: str, value: Any) -> str | PathLike[str] | tuple[str | Pat
 
 
 def check_hexadecimal(name: str, value: Any) -> str:
-    """64 hexadecimal digits."""
+    """Return 64 hexadecimal digits in lower case.
+
+    Args:
+        name: The option's, for messages.
+        value: A caller's.
+
+    Raises:
+        ValueError: It is anything else.
+    """
     if not isinstance(value, str) or not fullmatch("[0-9a-fA-F]{64}", value):
         raise ValueError(f"Options.{name} is {shortened(value)}; 64 hexadecimal digits were expected")
     return value.lower()
 
 
 def check_digests(name: str, value: Any) -> tuple[str, ...]:
-    """64 hexadecimal digits, or several times."""
+    """Return 64 hexadecimal digits each, as a tuple.
+
+    Args:
+        name: The option's, for messages.
+        value: A caller's.
+
+    Raises:
+        TypeError: The value has another type.
+        ValueError: A digest is anything else.
+    """
     digests = [value] if isinstance(value, str) else _each(name, value, "digests")
     return tuple(check_hexadecimal(name, digest) for digest in digests)
 
 
 def check_tolerance(name: str, value: Any) -> float:
-    """Return a part of an output's range."""
+    """Return a part of an output's range as a float.
+
+    Args:
+        name: The option's, for messages.
+        value: A caller's.
+
+    Raises:
+        TypeError: The value has another type.
+        ValueError: It is not above 0, or above 1.
+    """
     try:
         tolerance = float(value)
     except (TypeError, ValueError):
@@ -193,7 +319,16 @@ def check_tolerance(name: str, value: Any) -> float:
 
 
 def check_calibration(name: str, value: Any) -> Calibration:
-    """Check sets of inputs."""
+    """Return sets of inputs.
+
+    Args:
+        name: The option's, for messages.
+        value: A caller's.
+
+    Raises:
+        TypeError: The value has another type.
+        ValueError: There is no set.
+    """
     if isinstance(value, Mapping) or not hasattr(value, "__len__"):
         raise _mistyped(name, value, "a list of inputs, each as `run` takes it,")
     return value if isinstance(value, Calibration) else Calibration(_each(name, value, "inputs"))

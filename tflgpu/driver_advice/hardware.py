@@ -49,7 +49,11 @@ NONE_VISIBLE = ("", "-1", "NoDevFiles")
 
 
 def gpus(root: Path = Path("/")) -> list[Gpu]:
-    """Return the GPUs that this process could open if it may, and those that only ``nvidia-smi`` knows."""
+    """Return the GPUs that this process could open if it may, and those that only ``nvidia-smi`` knows.
+
+    Args:
+        root: The folder that has ``dev`` and ``sys``.
+    """
     found = [*_nvidia_nodes(root), *_render_nodes(root)]
     for pattern, maker, kernel_driver in OWN_NODES:
         found += [

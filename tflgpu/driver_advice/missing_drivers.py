@@ -75,7 +75,11 @@ class Machine:
         return f"install a CPU runtime with {install_command('cpu')}"
 
     def gpu_advice(self, missing: Iterable[Gpu]) -> list[str]:
-        """Return a sentence for each maker of GPUs that have no OpenCL driver: which GPU, and what helps."""
+        """Return a sentence for each maker of GPUs that have no OpenCL driver: which GPU, and what helps.
+
+        Args:
+            missing: These GPUs.
+        """
         by_maker: dict[str, list[Gpu]] = {}
         for gpu in missing:
             by_maker.setdefault(gpu.maker, []).append(gpu)

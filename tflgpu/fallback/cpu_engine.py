@@ -75,7 +75,11 @@ class InterpreterKeeper:
         self._interpreter: FileInterpreter | None = None
 
     def interpreter(self, model: bytes) -> FileInterpreter:
-        """Return the interpreter of the file, which is opened when it is first asked for."""
+        """Return the interpreter of the file, which is opened when it is first asked for.
+
+        Args:
+            model: The bytes of the file; later calls ignore them.
+        """
         if self._interpreter is None:
             self._interpreter = FileInterpreter(model)
         return self._interpreter
@@ -100,7 +104,14 @@ class SharedCpuEngine:
         self.keeper = InterpreterKeeper()
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """Run the signature once. Arguments, result and errors are those of :meth:`CpuEngine.run`."""
+        """Run the signature once. The errors are those of :meth:`CpuEngine.run`.
+
+        Args:
+            inputs: Arrays in the order of the partition's inputs.
+
+        Returns:
+            Arrays in the order of its outputs.
+        """
         if not self._is_tried:
             with suppress(RefusedError):  # it may lack what earlier runs have kept here
                 ask_guarded(self._process, "run", self._submodel, inputs)
@@ -113,12 +124,27 @@ class SharedCpuEngine:
 
 
 def cpu_engine_of(submodel: Submodel, process: GuardedProcess, cache: Cache | None) -> CpuEngine | SharedCpuEngine:
-    """Return what runs operators on the CPU. Arguments and errors are those of :class:`CpuEngine`."""
+    """Return the engine that runs operators on the CPU. The errors are those of :class:`CpuEngine`.
+
+    Args:
+        submodel: The operators.
+        process: Where LiteRT tries them first.
+        cache: Notes models that LiteRT has run; None for no cache.
+    """
     return (CpuEngine if submodel.entry is None else SharedCpuEngine)(submodel, process, cache)
 
 
 def prepare(partition: CpuPartition, artifact: Artifact, process: GuardedProcess) -> None:
-    """Let LiteRT prepare a partition of an artifact in a guarded process. Raises UnsupportedError if it cannot."""
+    """Let LiteRT prepare a partition of an artifact in a guarded process.
+
+    Args:
+        partition: A partition for the CPU.
+        artifact: The model that it is of.
+        process: Where LiteRT tries it.
+
+    Raises:
+        UnsupportedError: LiteRT refuses the partition, or crashes.
+    """
     try:
         ask_guarded(process, "prepare", Submodel.of(partition, artifact))
     except RefusedError as refusal:

@@ -209,10 +209,14 @@ class FileInterpreter:
 
 
 def result_shapes(model: bytes) -> list[list[int] | None]:
-    """Return the shapes of a model's outputs, None for each that only a run can tell. Raises RuntimeError or
-    ValueError.
+    """Return the shapes of a model's outputs, None for each that only a run can tell.
 
-    The model declares an element or more for each output, so that an output without elements is what LiteRT computed.
+    Args:
+        model: Declares an element or more for each output, so that an output without elements is what LiteRT computed.
+
+    Raises:
+        RuntimeError: LiteRT refuses the model.
+        ValueError: LiteRT cannot read the model.
     """
     interpreter = _interpreter(model, PLAIN)
     interpreter.allocate_tensors()
@@ -336,7 +340,12 @@ def perform(task: str, model: bytes, inputs: Sequence[Array], is_open: bool, pla
 
 
 def serve(requests: BinaryIO, replies: BinaryIO) -> None:
-    """Answer requests until there are no more: each is a line of JSON, the model, and its inputs."""
+    """Answer requests until there are no more.
+
+    Args:
+        requests: Each is a line of JSON, the model, and its inputs.
+        replies: Each is a line of JSON, and perhaps arrays.
+    """
     replies.write(b"{}\n")  # ready
     replies.flush()
     while line := requests.readline():

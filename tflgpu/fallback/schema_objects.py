@@ -24,8 +24,11 @@ OFFSET, SIZE = 6, 8
 def unpacked(data: Bytes) -> Any:
     """Return the file's ``ModelT``, in which every buffer and every operator has its bytes, wherever the file has them.
 
-    Constants are views of ``data``. Raises ModelError for what LiteRT's schema does not know, and for bytes that are
-    not in the file.
+    Args:
+        data: The whole file; constants are views of it.
+
+    Raises:
+        ModelError: LiteRT's schema does not know a part of the file, or bytes are not in it.
     """
     from ai_edge_litert import schema_py_generated as schema  # an extra of the package
 
@@ -48,6 +51,9 @@ def packed(model: Any) -> bytes:
     """Return the file of a ``ModelT``. The bytes of its buffers lie after the flatbuffer, which could not hold 2 GB.
 
     So they are copied once only.
+
+    Args:
+        model: A ``ModelT``; its buffers are replaced.
     """
     import flatbuffers  # a warm start does without
     from ai_edge_litert import schema_py_generated as schema

@@ -20,7 +20,12 @@ from tflgpu.model.model import Operator, Subgraph
 
 
 def litert_shapes(data: Bytes, process: GuardedProcess) -> InferShapes | None:
-    """Return what lets LiteRT infer shapes for the file ``data``; None where LiteRT is not installed."""
+    """Return a function that lets LiteRT infer shapes; None where LiteRT is not installed.
+
+    Args:
+        data: The file whose tensors are meant.
+        process: Where LiteRT runs.
+    """
     return _ShapeInference(data, process).infer if is_installed() else None
 
 

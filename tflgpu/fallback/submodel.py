@@ -51,7 +51,12 @@ class Submodel:
 
     @classmethod
     def of(cls, partition: CpuPartition, artifact: Artifact) -> Submodel:
-        """Return the operators of one of an artifact's partitions."""
+        """Return the operators of one of an artifact's partitions.
+
+        Args:
+            partition: A partition for the CPU.
+            artifact: The model that it is of.
+        """
         codes = {o.index: o.code for o in artifact.report.operators}
         operators = tuple((i, codes[i]) for i in partition.operators)
         return cls(partition.model, operators, partition.is_open, partition.entry, partition.outputs)
@@ -199,16 +204,29 @@ class Extract:
         return operator
 
     def tensor(self, index: int) -> Any:
-        """Return the ``TensorT`` of a tensor of the file's subgraph."""
+        """Return the ``TensorT`` of a tensor of the file's subgraph.
+
+        Args:
+            index: The tensor's in the file.
+        """
         return self.model.subgraphs[0].tensors[self.tensors[index]]
 
     def has_data(self, tensor: Any) -> bool:
-        """Whether one of the model's tensors is a constant."""
+        """Whether one of the model's tensors is a constant.
+
+        Args:
+            tensor: A ``TensorT`` of the model.
+        """
         data = self.model.buffers[tensor.buffer].data
         return data is not None and len(data) > 0
 
     def fill(self, tensor: Any, data: Any) -> None:
-        """Make one of the model's tensors a constant. data: an array of bytes."""
+        """Make one of the model's tensors a constant.
+
+        Args:
+            tensor: A ``TensorT`` of the model.
+            data: An array of bytes.
+        """
         tensor.buffer = len(self.model.buffers)
         self.model.buffers.append(self._new_buffer(data=data))
 
@@ -276,7 +294,11 @@ def _numbers(subgraph: Any, operators: Iterable[Any], others: Iterable[int]) -> 
 
 
 def tensors_of(operator: Any) -> Iterator[int]:
-    """Yield the tensors of its own subgraph that an ``OperatorT`` names, ABSENT among them."""
+    """Yield the tensors of its own subgraph that an operator names, ABSENT among them.
+
+    Args:
+        operator: An ``OperatorT``.
+    """
     for indices in (operator.inputs, operator.outputs, operator.intermediates):
         yield from map(int, () if indices is None else indices)
 

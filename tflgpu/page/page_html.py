@@ -92,7 +92,12 @@ def render_page(contents: Contents) -> str:
 
 
 def heat(seconds: float | None, slowest: float) -> int:
-    """Return the bucket of a heat map for a kernel's time, on a scale of square roots; 0 if it was not measured."""
+    """Return the bucket of a heat map for a kernel's time, on a scale of square roots.
+
+    Args:
+        seconds: None if the kernel was not measured, whose bucket is 0.
+        slowest: The seconds of the slowest kernel.
+    """
     return min(HEATS, ceil(HEATS * sqrt(seconds / slowest))) if seconds and slowest else 0
 
 
@@ -152,9 +157,13 @@ def _place(place: str, offset: int | None) -> str:
 
 
 def roofline_part(contents: Contents, kernel: KernelFacts) -> float:
-    """How much of what its bytes and multiplications allow a kernel reaches; 0 if it was not measured.
+    """Return how much of what its bytes and multiplications allow a kernel reaches; 0 if it was not measured.
 
     With data in a cache it can be more than memory allows.
+
+    Args:
+        contents: The device's limits.
+        kernel: The kernel's bytes, multiplications and time.
     """
     if not kernel.seconds:
         return 0.0

@@ -27,10 +27,15 @@ from tflgpu.version import __version__
 def make_page(
     name: str, data: bytes, compiled: CompiledModel, inputs: Sequence[NDArray[Any]], profile: Profile, runs: int
 ) -> str:
-    """Return the HTML of a profile.
+    """Return the HTML of a profile. The errors are those of :meth:`CompiledModel.run`.
 
-    name: of the model's file. data: its bytes, of which ``compiled`` was made. inputs: with which it was profiled.
-    runs: of which times are the medians. Raises what :meth:`CompiledModel.run` raises.
+    Args:
+        name: The name of the model's file.
+        data: The bytes of the file.
+        compiled: Made of these bytes.
+        inputs: The arrays with which it was profiled.
+        profile: The times.
+        runs: The number of runs of which times are the medians.
     """
     device, target = compiled.device, target_of(compiled)
     sections = gather_sections(data, compiled.options, target, compiled.report, profile)
@@ -65,7 +70,11 @@ def make_page(
 
 
 def target_of(compiled: CompiledModel) -> Target:
-    """Return the target for which a model was planned: with the executor that was chosen."""
+    """Return the target for which a model was planned: with the executor that was chosen.
+
+    Args:
+        compiled: An opened model.
+    """
     return replace(planned_target(compiled.device, compiled.options), executor=compiled.executor)
 
 

@@ -30,10 +30,16 @@ CONVERSION = "layout conversion"
 def gather_sections(
     data: bytes, options: Options, target: Target, report: Report, profile: Profile
 ) -> tuple[Section, ...]:
-    """Return the model is planned again: an artifact has no names and no shapes. How kernels were tuned is the
-    profile's word.
+    """Return the sections of a page. The model is planned again: an artifact has no names and no shapes.
 
-    target: with the executor that the model was compiled for, so that the plan is the one that was profiled.
+    How kernels were tuned is the profile's word.
+
+    Args:
+        data: The bytes of the file.
+        options: By which the model was compiled.
+        target: With the executor that the model was compiled for, so that the plan is the one that was profiled.
+        report: The compiled model's.
+        profile: The times of its kernels.
     """
     return _Gathering(lower_file(data, options, target.missing_types), target, report, profile).sections()
 

@@ -19,19 +19,31 @@ if TYPE_CHECKING:
 
 
 def can_run(script: Path) -> bool:
-    """Whether there is an interpreter and the file: a frozen program has neither."""
+    """Whether there is an interpreter and the file: a frozen program has neither.
+
+    Args:
+        script: A module of Python.
+    """
     return bool(sys.executable) and not getattr(sys, "frozen", False) and script.is_file()
 
 
 def end_in_words(code: int) -> str:
-    """How a process ended, by its exit code."""
+    """Return how a process ended, as a predicate such as ``crashed (SIGSEGV)``.
+
+    Args:
+        code: The exit code; a negative one is the number of a signal.
+    """
     if code >= 0:
         return f"ended its process with exit code {code}"
     return f"crashed ({signal_name(-code)})"
 
 
 def signal_name(number: int) -> str:
-    """Return the name of a signal, such as SIGSEGV."""
+    """Return the name of a signal, such as SIGSEGV.
+
+    Args:
+        number: The signal's.
+    """
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -19,6 +19,9 @@ TABLE = Path(__file__).with_name("measured_costs.json")
 def measured_costs(name: str) -> dict[str, Any]:
     """Return the numbers of a row of the table, with tuples in place of its lists.
 
+    Args:
+        name: The row's.
+
     Raises:
         StopIteration: The table has no such row.
     """
@@ -60,9 +63,13 @@ class CostModel:
     lockstep: int
 
     def working(self, items: int, loads: float, products: float, tile: tuple[int, ...]) -> float:
-        """Cycles in which ``items`` work-items load and multiply, which overlap.
+        """Return the cycles in which work-items of a compute unit load and multiply, which overlap.
 
-        loads, products: vec4s and 4 x 4 products of each of them.
+        Args:
+            items: The number of work-items.
+            loads: Vec4s that each loads.
+            products: Products of 4 x 4 that each makes.
+            tile: Pixels and slices of a work-item, by which a measured rate is looked up.
         """
         for pixels, slices, rate in self.tile_products:
             if (pixels, slices) == tile:
@@ -70,11 +77,19 @@ class CostModel:
         return items * max(loads / self.loaded_vec4s, products / self.products)
 
     def reduction(self, vec4s: int) -> float:
-        """Cycles of adding up partial sums, ``vec4s`` of a work-group; nothing where there are none."""
+        """Return the cycles of adding up partial sums; 0 where there are none.
+
+        Args:
+            vec4s: Partial sums of a work-group.
+        """
         return self.reduction_latency + 2 * vec4s / self.local_vec4s if vec4s else 0.0
 
     def next_kernel(self, executor: Literal["launch", "persistent", "claiming", "auto"]) -> float:
-        """Cycles between two kernels that depend on each other. ``auto`` is planned as the persistent executor."""
+        """Return the cycles between two kernels that depend on each other.
+
+        Args:
+            executor: ``auto`` is planned as the persistent executor.
+        """
         return self.launch_latency if executor == "launch" else self.interval_latency
 
 

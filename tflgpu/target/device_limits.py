@@ -17,7 +17,12 @@ CORE_CACHE_BYTES = 1 << 20
 
 
 def cpu_work(macs: int, moved: int) -> int:
-    """Return what it takes of a CPU's time, in multiplications: as much as two of them for each byte that is moved."""
+    """Return the work of a CPU, in multiplications: each byte that is moved takes as much as two of them.
+
+    Args:
+        macs: Multiplications.
+        moved: Bytes.
+    """
     return macs + 2 * moved
 
 

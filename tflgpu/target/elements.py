@@ -41,7 +41,11 @@ WIDE: frozenset[VectorType] = frozenset(("long", "uint", "double"))
 
 
 def vector_type(element: ElementType) -> VectorType:
-    """Return what kernels compute with: halves become floats, booleans and integers of up to 16 bits ints."""
+    """Return the type in which kernels compute: halves become floats, booleans and integers of up to 16 bits ints.
+
+    Args:
+        element: The type in which a tensor is stored.
+    """
     match element:
         case "float" | "half":
             return "float"
@@ -52,10 +56,18 @@ def vector_type(element: ElementType) -> VectorType:
 
 
 def vector_of(dtype: str) -> VectorType:
-    """Return what kernels compute with for tensors of a numpy type."""
+    """Return the type in which kernels compute with tensors of a numpy type.
+
+    Args:
+        dtype: Numpy's name of the type.
+    """
     return vector_type(DEVICE_ELEMENTS.get(dtype, "float"))
 
 
 def is_exact_in_half(data: NDArray[Any]) -> bool:
-    """Whether half precision holds every number of an array."""
+    """Whether half precision holds every number of an array; infinities and NaN count as not held.
+
+    Args:
+        data: Of any type.
+    """
     return bool(np.all(np.clip(data, -HALF_MAX, HALF_MAX).astype(np.float16) == data))

@@ -84,7 +84,11 @@ class TensorCoreCosts:
 
 @cache
 def tensor_core_costs(name: str) -> TensorCoreCosts:
-    """Return the costs of tensor cores of a kind, which :attr:`tflgpu.target.Target.matrix_unit` names."""
+    """Return the costs of tensor cores of a kind.
+
+    Args:
+        name: The kind, which :attr:`tflgpu.target.Target.matrix_unit` names.
+    """
     costs = measured_costs(name)
     parts = {"ring": RingCosts, "row_ring": RingCosts, "patch": PatchCosts, "attention": AttentionCosts}
     return TensorCoreCosts(**{**costs, **{name: kind(**costs[name]) for name, kind in parts.items()}})

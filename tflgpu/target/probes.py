@@ -105,22 +105,34 @@ class Probes:
 
 
 def preferred(value: float, numbers: Sequence[float] = PREFERRED) -> float:
-    """Return the nearest preferred number to a positive one. Two measurements of the same mostly have the same."""
+    """Return the nearest preferred number to a positive one. Two measurements of the same mostly have the same.
+
+    Args:
+        value: Any positive number.
+        numbers: The preferred numbers from 1 to 10.
+    """
     decade = 10.0 ** floor(log10(value))
     return float(f"{min(numbers, key=lambda number: abs(number - value / decade)) * decade:.2g}")
 
 
 def with_costs(target: Target, probes: Probes | None) -> Target:
-    """Return the target with the costs that were measured of it; unchanged without any, and for kernels of CPUs."""
+    """Return the target with the costs that were measured of it; unchanged for kernels of CPUs.
+
+    Args:
+        target: The device.
+        probes: Its measurements; None leaves the target unchanged.
+    """
     if probes is None or target.family != "gpu":
         return target
     return replace(target, cost_model=cost_model_from(probes, target.arithmetic))
 
 
 def cost_model_from(probes: Probes, arithmetic: Literal["float", "half"] = "float") -> CostModel:
-    """Return the costs of a device by what was measured of it, in cycles of its clock.
+    """Return the costs of a device by its measurements, in cycles of its clock.
 
-    arithmetic: in which products are computed, see :class:`tflgpu.target.Target`.
+    Args:
+        probes: The measurements.
+        arithmetic: The type in which products are computed, see :class:`tflgpu.target.Target`.
     """
     faster = probes.half_macs / probes.float_macs if arithmetic == "half" and probes.half_macs else 1.0
 

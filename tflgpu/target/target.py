@@ -18,7 +18,12 @@ UNROLLED = 16
 
 
 def precision_of(storage: str, arithmetic: str) -> str:
-    """Return the ``Options.precision`` of plans with this storage and arithmetic."""
+    """Return the ``Options.precision`` of plans.
+
+    Args:
+        storage: The type in which activations and weights are stored.
+        arithmetic: The type in which products are computed.
+    """
     return "fp32" if storage == "float" else "fp16" if arithmetic == "float" else "fp16_fast"
 
 
@@ -69,20 +74,36 @@ class Target:
         return precision_of(self.storage, self.arithmetic)
 
     def with_group_sizes(self, found: Mapping[str, int]) -> Target:
-        """Return the same, with more of :attr:`group_sizes`."""
+        """Return this target with more of :attr:`group_sizes`.
+
+        Args:
+            found: Work-items that a kernel may have, by its key.
+        """
         return replace(self, group_sizes=tuple((dict(self.group_sizes) | dict(found)).items()))
 
     def allowed(self, key: str) -> Target:
-        """Return the same for the kernel with this key, whose groups may have fewer work-items."""
+        """Return this target for one kernel, whose groups may have fewer work-items.
+
+        Args:
+            key: The kernel's.
+        """
         size = dict(self.group_sizes).get(key)
         return self if size is None else self.with_groups(size)
 
     def with_groups(self, most: int) -> Target:
-        """Return the same for smaller work-groups."""
+        """Return this target with smaller work-groups.
+
+        Args:
+            most: Work-items of a group.
+        """
         return replace(self, limits=replace(self.limits, work_group_size=min(most, self.limits.work_group_size)))
 
     def caches_hold(self, constant_bytes: int) -> bool:
-        """Whether the caches of all cores together have room for this number of bytes."""
+        """Whether the caches of all cores together have room for constants.
+
+        Args:
+            constant_bytes: Their size.
+        """
         return constant_bytes <= CORE_CACHE_BYTES * self.compute_units
 
     @property

@@ -39,7 +39,12 @@ class ArenaDrawing:
 
 
 def draw_arena(pieces: Sequence[Piece], canvas: Canvas) -> ArenaDrawing:
-    """Each piece has an arena of its own: they lie one above the other."""
+    """Draw the arenas of all pieces, one above the other.
+
+    Args:
+        pieces: Each has an arena of its own.
+        canvas: The size of the drawing.
+    """
     kernels = sum(len(p.kernels) for p in pieces)
     total = sum(p.arena_bytes for p in pieces)
     step = canvas.inner_width / max(1, kernels)

@@ -64,7 +64,14 @@ class LogScale:
 
 
 def linear_ticks(most: float, place: Callable[[float], float], label: Callable[[float], str], count: int) -> list[Tick]:
-    """Round numbers from 0 to ``most``, about ``count`` of them."""
+    """Return ticks at round numbers from 0 on.
+
+    Args:
+        most: The greatest number of the axis.
+        place: Gives the coordinate of a number.
+        label: Gives the text of a number.
+        count: About how many ticks there are.
+    """
     rough = 0.75 * max(most, 1e-12) / count
     power = 10 ** floor(log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
@@ -72,7 +79,11 @@ def linear_ticks(most: float, place: Callable[[float], float], label: Callable[[
 
 
 def duration(seconds: float) -> str:
-    """Three digits of nanoseconds, microseconds, milliseconds or seconds."""
+    """Return a time with three digits, in nanoseconds, microseconds, milliseconds or seconds.
+
+    Args:
+        seconds: The time.
+    """
     for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
         if seconds * factor >= 0.9995:
             return f"{digits(seconds * factor)} {unit}"
@@ -80,30 +91,52 @@ def duration(seconds: float) -> str:
 
 
 def size(count: float) -> str:
-    """Three digits of bytes, in decimal units."""
+    """Return a number of bytes with three digits, in decimal units.
+
+    Args:
+        count: Bytes.
+    """
     factor, unit = size_unit(count)
     return f"{digits(count / factor) if factor > 1 else round(count)} {unit}"
 
 
 def size_unit(count: float) -> tuple[float, str]:
-    """Return the decimal unit for a number of bytes, with its size."""
+    """Return the decimal unit for a number of bytes, after its size in bytes.
+
+    Args:
+        count: Bytes.
+    """
     return next((pair for pair in UNITS if count >= 0.9995 * pair[0]), UNITS[-1])
 
 
 def digits(number: float) -> str:
-    """Three digits of a number, but no more than three after the point."""
+    """Return three digits of a number, but no more than three after the point.
+
+    Args:
+        number: Any finite number.
+    """
     rounded = float(f"{number:.3g}")
     places = 2 - floor(log10(abs(rounded))) if rounded else 0
     return f"{rounded:,.{max(0, min(places, 3))}f}"
 
 
 def rate(giga: float, unit: str) -> str:
-    """Three digits of billions a second, or of more."""
+    """Return three digits of a rate, in billions a second or in trillions.
+
+    Args:
+        giga: Billions a second.
+        unit: Is written after the prefix.
+    """
     return f"{digits(giga / 1e3)} T{unit}/s" if giga >= 999.5 else f"{digits(giga)} G{unit}/s"
 
 
 def share(part: float, whole: float) -> str:
-    """Return a part in percent, with a digit after the point where it is small."""
+    """Return a part in percent, with a digit after the point where it is small.
+
+    Args:
+        part: In the same unit as the whole.
+        whole: If it is 0, so is the share.
+    """
     percent = 100 * part / whole if whole else 0.0
     if 0 < percent < 0.05:
         return "<0.1%"
@@ -111,5 +144,9 @@ def share(part: float, whole: float) -> str:
 
 
 def dimensions(shape: tuple[int, ...]) -> str:
-    """Return the sizes with the sign of multiplication between them."""
+    """Return sizes with the sign of multiplication between them.
+
+    Args:
+        shape: No sizes are a scalar.
+    """
     return "\u00d7".join(map(str, shape)) or "scalar"

@@ -14,7 +14,8 @@ Edge = tuple[int, int]
 def transitive_reduction(sources: Mapping[int, Sequence[int]]) -> set[Edge]:
     """Return the edges beside which there is no longer path.
 
-    sources: where the edges to each node come from; the nodes in an order in which these come first.
+    Args:
+        sources: Where the edges to each node come from; the nodes in an order in which these come first.
     """
     ancestors: dict[int, int] = {}  # as the bits of a number
     kept: set[Edge] = set()
@@ -30,7 +31,12 @@ def transitive_reduction(sources: Mapping[int, Sequence[int]]) -> set[Edge]:
 
 
 def chains_of(nodes: Sequence[int], edges: set[Edge]) -> list[list[int]]:
-    """Return the nodes in chains: each reads the one before it alone, which nothing else reads."""
+    """Return the nodes in chains: each reads the one before it alone, which nothing else reads.
+
+    Args:
+        nodes: In an order in which every edge leads to a later one.
+        edges: Pairs of nodes.
+    """
     leaving, entering = (Counter(edge[end] for edge in edges) for end in (0, 1))
     after = {a: b for a, b in edges if leaving[a] == 1 and entering[b] == 1}
     inner = set(after.values())

@@ -96,7 +96,13 @@ def sources_of(piece: Piece) -> dict[int, list[int]]:
 
 
 def draw_graph(piece: Piece, inputs: str, outputs: str) -> GraphDrawing:
-    """Return inputs, outputs: what to call what comes from outside of the piece, and what leaves it."""
+    """Draw the kernels of a piece, and what goes from one to the other.
+
+    Args:
+        piece: The kernels.
+        inputs: The name of what comes from outside of the piece.
+        outputs: The name of what leaves it.
+    """
     sources = sources_of(piece)
     end = len(piece.kernels) + 1
     reduced = transitive_reduction(sources)

@@ -44,7 +44,11 @@ class LanesDrawing:
 
 
 def draw_lanes(sources: Mapping[int, Sequence[int]]) -> LanesDrawing:
-    """Draw lanes. sources: where the data of each line come from, as :func:`sources_of` gives them."""
+    """Draw a lane for each line of a list, beside the list.
+
+    Args:
+        sources: Where the data of each line come from, as :func:`sources_of` gives them.
+    """
     lane = _lane_of(sources)
     most = max(lane.values(), default=0)
     pitch = min(LANE, WIDEST / max(1, most))

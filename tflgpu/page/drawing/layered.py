@@ -41,7 +41,12 @@ class Arrangement:
 
 
 def arrange(boxes: Sequence[Box], edges: Collection[Edge]) -> Arrangement:
-    """Place boxes, numbered in an order in which every edge leads to a higher number."""
+    """Place boxes in layers, so that edges lead downwards and cross seldom.
+
+    Args:
+        boxes: Numbered in an order in which every edge leads to a higher number.
+        edges: Pairs of numbers of boxes.
+    """
     boxes = list(boxes)
     count = len(boxes)
     layer = layers_of(count, edges)
@@ -74,8 +79,14 @@ def arrange(boxes: Sequence[Box], edges: Collection[Edge]) -> Arrangement:
 
 
 def layers_of(count: int, edges: Collection[Edge]) -> list[int]:
-    """Return the layer of each box: one below all that it depends on. What depends on nothing is just above what
-    needs it."""
+    """Return the layer of each box: one below all that it depends on.
+
+    A box that depends on nothing is just above the first that needs it.
+
+    Args:
+        count: The number of boxes.
+        edges: Pairs of numbers of boxes; each leads to a higher number.
+    """
     layer = [0] * count
     for a, b in sorted(edges):
         layer[b] = max(layer[b], layer[a] + 1)

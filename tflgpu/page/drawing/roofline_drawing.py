@@ -57,7 +57,13 @@ class RooflineDrawing:
 
 
 def draw_roofline(contents: Contents, groups: Mapping[str, int], canvas: Canvas) -> RooflineDrawing | None:
-    """None if no kernel multiplies. groups: operator types that have a colour, and its number."""
+    """Draw the rates of kernels below the device's limits; None if no kernel multiplies.
+
+    Args:
+        contents: The kernels and the limits.
+        groups: Operator types that have a colour, and its number.
+        canvas: The size of the drawing.
+    """
     kernels = [k for k in contents.kernels if k.gflops]
     if not kernels:
         return None
