@@ -15,10 +15,13 @@ CROSSING = "its complex numbers come from the CPU or go there"
 def keep_on_one_side(
     entries: Sequence[Entry], operators: Sequence[Operator], tensors: Sequence[FileTensor], outputs: Collection[int]
 ) -> tuple[Entry, ...]:
-    """Return the entries with a reason for each operator that the device could run, were it not for its complex
-    numbers.
+    """Return the entries with a reason for each operator that only its complex numbers keep from the device.
 
-    operators: those of the entries. outputs: tensors that leave the device.
+    Args:
+        entries: The operators, with the reasons that are known.
+        operators: Those of the entries.
+        tensors: All tensors of the subgraph.
+        outputs: Tensors that leave the device.
     """
     numbers = {t.index for t in tensors if t.dtype == COMPLEX}
     refused = {entry.index for entry in entries if entry.reasons}

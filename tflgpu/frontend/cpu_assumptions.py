@@ -24,9 +24,13 @@ MOST_PREPARED = 1 << 18
 def cpu_obstacles(
     operator: Operator, inputs: Sequence[Tensor | None], subgraph: Subgraph, subgraphs: Sequence[Subgraph]
 ) -> Iterator[str]:
-    """Why LiteRT must not run an operator that the device cannot run.
+    """Yield why LiteRT must not run an operator that the device cannot run.
 
-    inputs: None where absent or not yet known. subgraph: its own. subgraphs: those of the file, which it may call.
+    Args:
+        operator: The operator.
+        inputs: None where absent or not yet known.
+        subgraph: The operator's own.
+        subgraphs: Those of the file, which it may call.
     """
     of_values = chain(_divisors(operator, inputs), _window_too_large(operator, inputs))
     of_scales = chain(_scales(operator, subgraph, subgraphs), block_obstacles(operator, subgraph))

@@ -38,7 +38,12 @@ class EntryPoint:
     variables: tuple[VariableUse, ...] = ()
 
     def partition(self, graph: Subgraph, partition: Partition) -> EntryPoint:
-        """Return a part of it, its tensors under the names of the file."""
+        """Return a part of the entry point, its tensors under the names of the file.
+
+        Args:
+            graph: The entry point's subgraph.
+            partition: The operators of the part.
+        """
         inputs, outputs = (
             tuple((f"{t}", graph.tensors[t]) for t in side) for side in (partition.inputs, partition.outputs)
         )
@@ -47,9 +52,15 @@ class EntryPoint:
 
 
 def entry_point(model: Model, signature: str | None = None, outputs: Sequence[str | int] | None = None) -> EntryPoint:
-    """One signature of ``model`` (by default the first, or the main subgraph), perhaps with other outputs.
+    """Return one signature of a model, perhaps with other outputs.
 
-    Raises ValueError for an unknown signature or output.
+    Args:
+        model: The file.
+        signature: Its key; None for the first, or for the main subgraph if there is none.
+        outputs: Names or indices of tensors; None for the signature's own.
+
+    Raises:
+        ValueError: The signature or an output is unknown.
     """
     chosen = _signature(model, signature)
     index = chosen.subgraph if chosen else 0
@@ -69,8 +80,15 @@ def entry_point(model: Model, signature: str | None = None, outputs: Sequence[st
 
 
 def with_bound(entry: EntryPoint, pairs: Mapping[str, str]) -> EntryPoint:
-    """Return the entry point without outputs that are bound to inputs, and these. Raises ValueError for unknown
-    names."""
+    """Return the entry point without outputs that are bound to inputs, and without these inputs.
+
+    Args:
+        entry: The entry point.
+        pairs: Names of inputs by outputs.
+
+    Raises:
+        ValueError: A name is unknown.
+    """
     inputs, outputs = dict(entry.inputs), dict(entry.outputs)
     for names, known, side in ((pairs, outputs, "output"), (pairs.values(), inputs, "input")):
         if missing := [name for name in names if name not in known]:

@@ -120,7 +120,11 @@ class Frontend:
     def variables_between(
         self, partitions: Sequence[Partition]
     ) -> tuple[tuple[PassedVariable, ...], tuple[InitialValues, ...]]:
-        """Return the variables whose values partitions take and give, and what CALL_ONCEs give any variables."""
+        """Return the variables whose values partitions take and give, and what CALL_ONCEs give any variables.
+
+        Args:
+            partitions: All partitions of the model.
+        """
         held = {use.key for partition in partitions for use in partition.held}
         passed = (u for u in self.entry.variables if u.key not in held)
         first = (
@@ -199,7 +203,11 @@ class Frontend:
 
 
 def variable_info(use: VariableUse) -> TensorInfo:
-    """Return what a variable holds."""
+    """Return the name, the type and the shape of a variable.
+
+    Args:
+        use: A use of it.
+    """
     return _described(use.form.name, use.form, use.form.shape, {})[1]
 
 

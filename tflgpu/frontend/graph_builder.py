@@ -46,7 +46,11 @@ class GraphBuilder:
         return operator.index if self.caller is None else self.caller
 
     def tensor(self, tensor: FileTensor) -> Tensor:
-        """Return a new tensor of the graph in the float view: quantized constants as the numbers they stand for."""
+        """Return a new tensor of the graph in the float view: quantized constants as the numbers they stand for.
+
+        Args:
+            tensor: A tensor of the file.
+        """
         data: Array | Deferred | None = tensor.data
         scale = None
         if tensor.data is not None and is_quantized(tensor):
@@ -59,7 +63,12 @@ class GraphBuilder:
         return Tensor(next(self.ids), tensor.name, tensor.shape, view_dtype(tensor), data, precise, scale)
 
     def bind(self, index: int, tensor: Tensor) -> None:
-        """From now on ``tensor`` is the value of tensor ``index`` of the file."""
+        """Let a tensor be the value of one of the file from now on.
+
+        Args:
+            index: The tensor's in the file.
+            tensor: A tensor of the graph.
+        """
         self.bound[index] = tensor
         self.tensors[tensor.id] = tensor
         self.variables.assign(index, tensor)
@@ -73,8 +82,13 @@ class GraphBuilder:
                 self.bind(tensor.index, replace(self.tensor(tensor), data=zeros if first is None else first))
 
     def read(self, index: int) -> Tensor | None:
-        """Return an input of an operator; None if it is absent. Variable tensors and empty constants come into being
-        here."""
+        """Return an input of an operator; None if it is absent.
+
+        Variable tensors and empty constants come into being here.
+
+        Args:
+            index: The tensor's in the file; -1 for an absent one.
+        """
         if index >= 0 and index not in self.bound:
             tensor = self.subgraph.tensors[index]
             if tensor.is_variable:
@@ -84,7 +98,14 @@ class GraphBuilder:
         return self.bound[index] if index >= 0 else None
 
     def add_map(self, source: Tensor, result: Tensor, *epilogue: EpilogueOp, operator: int | None = None) -> Tensor:
-        """Add an elementwise node from ``source`` to ``result``."""
+        """Add an elementwise node, and return its result.
+
+        Args:
+            source: The node's first value.
+            result: The node's output, with an id of its own.
+            *epilogue: The node's ops.
+            operator: The operator that the node computes; None for none.
+        """
         self.tensors[result.id] = result
         sources = () if operator is None else (operator,)
         self.nodes.append(Node("map", (source.id,), result.id, None, epilogue, sources))
@@ -93,7 +114,9 @@ class GraphBuilder:
     def add_nodes(self, emitter: Emitter, *, precise: bool) -> None:
         """Add an operator's nodes. What constants alone decide is computed: later operators may need to know it.
 
-        precise: whether all of its tensors are kept in float.
+        Args:
+            emitter: Has the nodes.
+            precise: Whether all of its tensors are kept in float.
         """
         self.tensors |= {t.id: t.changed(precise=precise or t.precise) for t in emitter.tensors}
         self._keep(emitter.kept)
@@ -125,7 +148,11 @@ class GraphBuilder:
         self.add_nodes(emitter, precise=False)
 
     def written(self, output: Tensor) -> Tensor:
-        """``output`` as an output of the graph: a node writes it, even if its value is known."""
+        """Return a tensor as an output of the graph: a node writes it, even if its value is known.
+
+        Args:
+            output: A tensor of the graph.
+        """
         value = self.tensors[output.id]
         return (
             self.add_map(value, replace(value, id=next(self.ids), data=None, scale=None))

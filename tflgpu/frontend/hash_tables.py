@@ -28,7 +28,12 @@ class HashTable:
 
 
 def hash_tables(model: Model, entries: Collection[int]) -> Mapping[int, HashTable]:
-    """Return the tables of a file by their number. entries: the subgraphs of its signatures."""
+    """Return the tables of a file by their number.
+
+    Args:
+        model: The file.
+        entries: The subgraphs of its signatures.
+    """
     search = _Search(model)
     for entry in entries:
         search.follow(entry, entry, set(), is_certain=True)

@@ -26,7 +26,12 @@ def rows_of(graph: Graph) -> int | None:
 
 
 def has_same_rows(one: Lowered, other: Lowered) -> bool:
-    """Whether a batch of one lowering can be computed by runs of the other one."""
+    """Whether a batch of one lowering can be computed by runs of the other one.
+
+    Args:
+        one: A lowered model.
+        other: The same model with another batch.
+    """
     graphs = one.graph, other.graph
     rows = [rows_of(graph) for graph in graphs]
     if None in rows or rows[0] == rows[1] or any(x.checks or x.trims or x.open or not x.is_whole for x in (one, other)):

@@ -11,9 +11,14 @@ from tflgpu.options import Options
 
 
 def requested_shapes(entry: EntryPoint, options: Options) -> Mapping[int, Shape]:
-    """Input shapes that differ from the file's, by the file's tensor index; ``input_shapes`` wins over ``batch``.
+    """Return the input shapes that differ from the file's, by the file's tensor index.
 
-    Raises ValueError for an input that is not there, a rank that differs, or a size below 1.
+    Args:
+        entry: The entry point.
+        options: Shapes by name win over the batch.
+
+    Raises:
+        ValueError: An input is not there, a rank differs, or a size is below 1.
     """
     given = dict(options.shapes.inputs or {})
     shapes: dict[int, Shape] = {}
@@ -39,10 +44,17 @@ def requested_shapes(entry: EntryPoint, options: Options) -> Mapping[int, Shape]
 
 
 def check_batch(lowered: Lowered, batch: int) -> None:
-    """Raise ValueError if the model does not carry the batch of its inputs through to every output.
+    """Accept a model that carries the batch of its inputs through to every output.
 
     Some files have a batch of 1 written into the constants of an operator; what such a model computes of a larger one
     is not a batch of results.
+
+    Args:
+        lowered: The model, lowered with this batch.
+        batch: The batch of the options.
+
+    Raises:
+        ValueError: An output has another batch.
     """
     declared_batch = max(1, lowered.inputs[0][1].shape[0])
     for (name, tensor), shape in zip(lowered.outputs, lowered.output_shapes, strict=True):

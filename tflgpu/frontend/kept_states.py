@@ -14,10 +14,15 @@ from tflgpu.ops.movement.gather import Gather
 
 
 def states_of(graph: GraphBuilder) -> Iterator[State]:
-    """Yield what has another value after a run, and what callers hold; a variable that nothing assigns becomes a
-    constant.
+    """Yield the variables that have another value after a run, and those that callers hold.
 
-    Raises ModelError for a variable that would change its shape.
+    A variable that nothing assigns becomes a constant.
+
+    Args:
+        graph: Is complete, but for its states.
+
+    Raises:
+        ModelError: A variable would change its shape.
     """
     for variable in graph.variables.known.values():
         start, value = graph.tensors.get(variable.start.id, variable.start), variable.value
@@ -46,7 +51,13 @@ def states_of(graph: GraphBuilder) -> Iterator[State]:
 
 
 def replaces_elements(graph: GraphBuilder, value: TensorId, start: TensorId) -> bool:
-    """Whether a state's next value is the last one with other elements in some places: nothing is computed of it."""
+    """Whether a state's next value is the last one with other elements in some places: nothing is computed of it.
+
+    Args:
+        graph: Has the nodes.
+        value: The next value.
+        start: The last value.
+    """
     by_output = {node.output: node for node in graph.nodes}
     while value != start:
         node = by_output.get(value)

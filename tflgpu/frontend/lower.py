@@ -83,9 +83,16 @@ DEFAULT = Choices()
 
 @internal_faults("lowering the model")
 def lower_bounded(model: Model, entry: EntryPoint, choices: Choices, *, most: int | None = None) -> Lowered | None:
-    """:func:`lower` with upper bounds for sizes that only a run can tell; None unless all of it is for the device.
+    """Lower with upper bounds for sizes that only a run can tell; see :func:`lower`.
 
-    choices: without checks. most: elements, by their upper bounds, that tensors of such sizes may have together.
+    Args:
+        model: The file.
+        entry: The entry point.
+        choices: Without checks.
+        most: Elements, by their upper bounds, that tensors of such sizes may have together; None for any number.
+
+    Returns:
+        None unless all of it is for the device.
     """
     lowering = _Lowering(model, entry, choices, None)
     lowering.sizes = GraphSizes()
@@ -112,12 +119,19 @@ def lower(
     whole: Lowered | None = None,
     parted_loops: bool = False,
 ) -> Lowered:
-    """Lower an entry point of ``model``, by default :func:`entry_point`'s default.
+    """Lower an entry point of a model.
 
-    infer: shapes of what operators give that only the CPU can run; by default those that the file declares.
-    whole: the lowered model of which ``entry`` is a part, which knows the shapes and some of the values that it reads.
-    parted_loops: whether loops with loops in them that only a run decides are for the device.
-    Raises ModelError where the model contradicts itself.
+    Args:
+        model: The file.
+        entry: None for the default of :func:`entry_point`.
+        choices: The caller's options that change the graph.
+        infer: Gives the shapes of what operators give that only the CPU can run; None for those that the file declares.
+        whole: The lowered model of which ``entry`` is a part, which knows the shapes and some of the values that it
+            reads.
+        parted_loops: Whether loops with loops in them that only a run decides are for the device.
+
+    Raises:
+        ModelError: The model contradicts itself.
     """
     if entry is None:
         model = with_values(model)

@@ -38,17 +38,24 @@ def partition(
     known: Collection[int] = (),
     calls: Collection[int] = (),
 ) -> tuple[Partition, ...]:
-    """Pieces in the order in which they run: all that is ready for the device, then for the CPU, and so on.
+    """Return pieces in the order in which they run: all that is ready for the device, then for the CPU, and so on.
 
-    capable: the operators that can run on the device. inputs, outputs: the tensors of the caller. known: tensors whose
-    values are known beforehand, so that no piece for the device has to be given them. calls: operators for the device
-    that are pieces of their own.
     Taking everything that is ready before changing sides gives the fewest changes for a given first side; both are
     tried.
     Operators of nothing but constants belong to every piece that wants their results, so that no constant crosses.
     Operators that share a value which cannot leave its place, such as a variable, run in one piece: on the CPU, if one
     of them has to.
-    Raises UnsupportedError if there would be more than :data:`MOST_PARTITIONS`.
+
+    Args:
+        subgraph: The operators.
+        capable: Those that can run on the device.
+        inputs: Tensors that the caller gives.
+        outputs: Tensors that the caller wants.
+        known: Tensors whose values are known beforehand, so that no piece for the device has to be given them.
+        calls: Operators for the device that are pieces of their own.
+
+    Raises:
+        UnsupportedError: There would be more pieces than :data:`MOST_PARTITIONS`.
     """
     units = _units(subgraph)
     units_for_device = (
@@ -83,7 +90,13 @@ def holding_variables(
 ) -> tuple[Partition, ...]:
     """Return the pieces, those for the device with the variables that no other piece needs.
 
-    outputs: the tensors of the caller. The values of all other variables are inputs and outputs of pieces.
+    The values of all other variables are inputs and outputs of pieces.
+
+    Args:
+        partitions: The pieces.
+        variables: All variables of the entry point.
+        outputs: Tensors that the caller wants.
+        calls: Operators for the device that are pieces of their own.
     """
     found = list(partitions)
     for use in variables:
@@ -118,13 +131,22 @@ def _with_constant_outputs(
 
 
 def operators_on_cpu(partitions: Sequence[Partition]) -> frozenset[int]:
-    """Return the operators that run on the CPU alone; constants may be computed on both sides."""
+    """Return the operators that run on the CPU alone; constants may be computed on both sides.
+
+    Args:
+        partitions: The pieces.
+    """
     device, cpu = ({i for p in partitions if p.on_device == side for i in p.operators} for side in (True, False))
     return frozenset(cpu - device)
 
 
 def crossing_bytes(partitions: Sequence[Partition], subgraph: Subgraph) -> int:
-    """Bytes of the tensors that one side writes and the other reads, once each."""
+    """Return the bytes of the tensors that one side writes and the other reads, once each.
+
+    Args:
+        partitions: The pieces.
+        subgraph: Has the tensors.
+    """
     taken, given = (
         {side: {t for p in partitions if p.on_device == side for t in getattr(p, name)} for side in (True, False)}
         for name in ("inputs", "outputs")

@@ -55,13 +55,21 @@ def key_of(operator: Operator) -> str:
 
 
 def container_and_name(key: str) -> tuple[str, str]:
-    """Return what :func:`key_of` was given, printable."""
+    """Return the two texts that :func:`key_of` was given, printable.
+
+    Args:
+        key: The variable's.
+    """
     container, name = (decoded(part.encode("latin-1")) for part in key.split("\0", 1))
     return container, name
 
 
 def name_of(key: str) -> str:
-    """Return a variable's name for messages."""
+    """Return a variable's name for messages.
+
+    Args:
+        key: The variable's.
+    """
     return container_and_name(key)[1]
 
 

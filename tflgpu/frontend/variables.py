@@ -68,14 +68,24 @@ class Variables:
         return start
 
     def assign(self, key: Key, value: Tensor) -> None:
-        """From now on a variable has this value. key: also of a tensor of the file that is no variable."""
+        """Let a variable have a value from now on.
+
+        Args:
+            key: The variable's; nothing happens for a tensor of the file that is no variable.
+            value: A tensor of the graph.
+        """
         if key in self.known:
             self.known[key].value = value
 
 
 def first_value(tensor: FileTensor) -> Array | None:
-    """Return the numbers that a variable tensor begins with: LiteRT fills it with zero bytes, in int8 with the zero
-    point."""
+    """Return the numbers that a variable tensor begins with; None for zeros.
+
+    LiteRT fills it with zero bytes, in int8 with the zero point.
+
+    Args:
+        tensor: A variable tensor of the file.
+    """
     if not is_quantized(tensor) or tensor.dtype == "int8":
         return None
     return dequantized(replace(tensor, data=np.zeros(tensor.shape, tensor.dtype)))

@@ -69,7 +69,12 @@ class OperatorCode(NamedTuple):
 
 
 def offset_vector(builder: Any, offsets: Sequence[int]) -> int:
-    """Write a vector of offsets. Returns its own offset."""
+    """Write a vector of offsets, and return its own offset.
+
+    Args:
+        builder: Of the package flatbuffers.
+        offsets: Those of tables or texts.
+    """
     builder.StartVector(4, len(offsets), 4)
     for offset in reversed(offsets):  # a flatbuffer grows from its end
         builder.PrependUOffsetTRelative(offset)
@@ -77,12 +82,22 @@ def offset_vector(builder: Any, offsets: Sequence[int]) -> int:
 
 
 def int32_vector(builder: Any, values: Iterable[int]) -> int:
-    """Write a vector of integers of 32 bits. Returns its offset."""
+    """Write a vector of integers of 32 bits, and return its offset.
+
+    Args:
+        builder: Of the package flatbuffers.
+        values: The integers.
+    """
     return int(builder.CreateNumpyVector(np.fromiter(values, "<i4")))
 
 
 def write_buffer(builder: Any, data: bytes) -> int:
-    """Write a buffer of aligned bytes. Returns its offset."""
+    """Write a buffer of aligned bytes, and return its offset.
+
+    Args:
+        builder: Of the package flatbuffers.
+        data: The bytes; none for the empty buffer.
+    """
     data_offset = None
     if data:
         # CreateByteVector and CreateNumpyVector align to one element; StartVector takes any alignment.
@@ -97,7 +112,12 @@ def write_buffer(builder: Any, data: bytes) -> int:
 
 
 def write_operator_code(builder: Any, opcode: OperatorCode) -> int:
-    """Write the code of a builtin or custom operator. Returns its offset."""
+    """Write the code of a builtin or custom operator, and return its offset.
+
+    Args:
+        builder: Of the package flatbuffers.
+        opcode: The operator's name and version.
+    """
     builtin = BUILTINS.get(opcode.name, tflite.BuiltinOperator.CUSTOM)
     custom_code = None if opcode.name in BUILTINS else builder.CreateString(opcode.name)
     tflite.OperatorCodeStart(builder)
@@ -139,7 +159,12 @@ def _write_tensor(builder: Any, tensor: TensorTable) -> int:
 
 
 def write_subgraph(builder: Any, graph: SubgraphTable) -> int:
-    """Write a subgraph with its tensors and operators. Returns its offset."""
+    """Write a subgraph with its tensors and operators, and return its offset.
+
+    Args:
+        builder: Of the package flatbuffers.
+        graph: The subgraph.
+    """
     tensors = offset_vector(builder, [_write_tensor(builder, tensor) for tensor in graph.tensors])
     operators = offset_vector(builder, [_write_operator(builder, op) for op in graph.operators])
     input_indices = int32_vector(builder, graph.inputs)

@@ -22,29 +22,53 @@ class FlatTable:
 
     @classmethod
     def root(cls, data: Bytes) -> FlatTable:
-        """Return the root table of a flatbuffer."""
+        """Return the root table of a flatbuffer.
+
+        Args:
+            data: The flatbuffer; it may be damaged.
+        """
         return cls(data, _number(data, 0, "I"))
 
     @classmethod
     def of(cls, table: Any) -> FlatTable:
-        """Return a table that the package ``tflite`` has found, or its ``flatbuffers.table.Table``."""
+        """Return a table that the package ``tflite`` has found.
+
+        Args:
+            table: An object of that package, or its ``flatbuffers.table.Table``.
+        """
         found = getattr(table, "_tab", table)
         return cls(found.Bytes, found.Pos)
 
     def field(self, field: int) -> int | None:
-        """Return the place of a field; None if it is absent."""
+        """Return the place of a field in the file; None if it is absent.
+
+        Args:
+            field: The field's number in the schema.
+        """
         vtable = self.place - _number(self.data, self.place, "i")
         slot = 4 + 2 * field
         offset = _number(self.data, vtable + slot, "H") if slot < _number(self.data, vtable, "H") else 0
         return self.place + offset if offset else None
 
     def number(self, field: int, form: str) -> int:
-        """Return a number in the form of :mod:`struct`."""
+        """Return a number; 0 if it is absent.
+
+        Args:
+            field: The field's number in the schema.
+            form: Its format, as :mod:`struct` names it.
+        """
         place = self.field(field)
         return 0 if place is None else int(_number(self.data, place, form))
 
     def text(self, field: int) -> str:
-        """Return a text, printable."""
+        """Return a text, printable; empty if it is absent.
+
+        Args:
+            field: The field's number in the schema.
+
+        Raises:
+            ValueError: It is longer than the file.
+        """
         place = self._target(field)
         if place is None:
             return ""
@@ -54,16 +78,28 @@ class FlatTable:
         return decoded(bytes(self.data[place + 4 : place + 4 + size]))
 
     def table(self, field: int) -> FlatTable | None:
-        """Return a table; None if it is absent."""
+        """Return a table; None if it is absent.
+
+        Args:
+            field: The field's number in the schema.
+        """
         place = self._target(field)
         return None if place is None else FlatTable(self.data, place)
 
     def tables(self, field: int) -> list[FlatTable]:
-        """Return a vector of tables."""
+        """Return a vector of tables.
+
+        Args:
+            field: The field's number in the schema.
+        """
         return [FlatTable(self.data, place + _number(self.data, place, "I")) for place in self._elements(field)]
 
     def floats(self, field: int) -> tuple[float, ...]:
-        """Return a vector of floats."""
+        """Return a vector of floats.
+
+        Args:
+            field: The field's number in the schema.
+        """
         return tuple(_number(self.data, place, "f") for place in self._elements(field))
 
     def _target(self, field: int) -> int | None:

@@ -104,8 +104,11 @@ ARCHIVES = (
 
 
 def described(data: bytes | bytearray | memoryview) -> str | None:
-    """Return what the bytes of a file are that is no model, and what to do, as a sentence; None if that is not
-    known."""
+    """Return what a file is that is no model, and what to do, as a sentence; None if that is not known.
+
+    Args:
+        data: The file's bytes, or its first ones.
+    """
     head = bytes(data[:HEAD])
     if not head or head[4:8] == b"TFL3":
         return None
@@ -128,7 +131,11 @@ def _described_zip(data: bytes) -> str:
 
 
 def described_folder(folder: Path) -> str | None:
-    """Return what a folder is that is given for a model, and what to do, as a sentence; None if that is not known."""
+    """Return what a folder is that is given for a model, and what to do, as a sentence; None if that is not known.
+
+    Args:
+        folder: It must exist.
+    """
     names = sorted(entry.name for entry in folder.iterdir())
     if "saved_model.pb" in names or "keras_metadata.pb" in names:
         return f"it is a SavedModel of TensorFlow; {SAVED_MODEL}"

@@ -15,7 +15,12 @@ ONE_GRID = KEEPS_QUANTA | {"AVERAGE_POOL_2D"}
 
 
 def mixture_reasons(operator: Operator, tensors: Sequence[FileTensor]) -> Iterator[str]:
-    """Obstacles in the grids of what an operator takes and gives at run time: LiteRT's kernels see bare integers."""
+    """Yield obstacles in the grids of what an operator takes and gives at run time: LiteRT's kernels see bare integers.
+
+    Args:
+        operator: The operator.
+        tensors: All tensors of its subgraph.
+    """
     given = [tensors[t] for t in operator.inputs if t >= 0 and tensors[t].data is None]
     for result in (tensors[t] for t in operator.outputs):
         numbers = [t for t in (*given, result) if view_dtype(t) == "float32"]

@@ -37,11 +37,20 @@ class Blocks:
     zeros: NDArray[np.float32] | None
 
     def of_elements(self, numbers: NDArray[np.float32], length: int) -> NDArray[np.float32]:
-        """Numbers of the blocks, for each of the ``length`` elements of a row."""
+        """Return the numbers of blocks for each element of a row.
+
+        Args:
+            numbers: One for each block.
+            length: Elements of a row.
+        """
         return np.repeat(numbers, self.size, axis=-1)[..., :length]
 
     def dequantized(self, integers: Array) -> NDArray[np.float32]:
-        """Return the numbers for which integers stand; floats have room for the digits of such products."""
+        """Return the numbers for which integers stand; floats have room for the digits of such products.
+
+        Args:
+            integers: Rows of elements, before their zero points are subtracted.
+        """
         numbers, length = integers.astype(np.float32), integers.shape[-1]
         are_whole = length % self.size == 0  # then no number is there twice
         blocks = numbers.reshape(*self.scales.shape, self.size) if are_whole else numbers
@@ -186,5 +195,9 @@ NUMPY_TYPES: dict[str, np.dtype[Any]] = {
 
 
 def itemsize(dtype: str) -> int:
-    """Bytes of one element; 1 for types that numpy does not have."""
+    """Return the bytes of one element; 1 for types that numpy does not have.
+
+    Args:
+        dtype: The name of an element type of the schema.
+    """
     return NUMPY_TYPES[dtype].itemsize if dtype in NUMPY_TYPES else 1

@@ -102,5 +102,12 @@ def _bytes_of(model: Buffer) -> bytes:
 
 
 def read_bytes(model: ModelSource) -> bytes:
-    """Return the bytes of a model. Raises OSError."""
+    """Return the bytes of a model.
+
+    Args:
+        model: A path, bytes or a buffer.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
     return ModelContent(model).bytes

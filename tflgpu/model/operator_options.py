@@ -33,9 +33,15 @@ def _option_fields(table: type) -> tuple[tuple[str, str], ...]:
 
 
 def read_options(operator: Any, index: int, code: str) -> Mapping[str, Any]:
-    """Return the options of builtin operator ``index``; empty if it has no table, for which LiteRT takes zeros.
+    """Return the options of a builtin operator; empty if it has no table, for which LiteRT takes zeros.
 
-    Raises ModelError for a wrong table.
+    Args:
+        operator: A table Operator of the package ``tflite``.
+        index: The operator's, for messages.
+        code: The operator's.
+
+    Raises:
+        ModelError: The table is that of another operator.
     """
     expected = options_table(code)
     for which in ("BuiltinOptions", "BuiltinOptions2"):
@@ -68,7 +74,11 @@ def _plain(value: Any, accessor: str) -> Any:
 
 
 def map_of_options(data: bytes) -> Mapping[str, Any]:
-    """Return the map of FlexBuffers that a custom operator has for options; empty if it is none, or damaged."""
+    """Return the map of FlexBuffers that a custom operator has for options; empty if it is none, or damaged.
+
+    Args:
+        data: The operator's options.
+    """
     from flatbuffers import flexbuffers
 
     try:

@@ -48,12 +48,21 @@ class Grid:
         return min(low, 0.0), max(high, 0.0)
 
     def holds(self, least: float, greatest: float) -> bool:
-        """Whether all numbers between these two are in this grid's range, but for what it rounds."""
+        """Whether all numbers between two are in this grid's range, but for what it rounds.
+
+        Args:
+            least: The lower end.
+            greatest: The upper end.
+        """
         low, high = self.range
         return low - self.scale / 2 <= least and greatest <= high + self.scale / 2
 
     def same_numbers(self, other: Grid) -> bool:
-        """Whether both can hold the same numbers: those of int8 and uint8, if zero points differ by 128."""
+        """Whether both can hold the same numbers: those of int8 and uint8, if zero points differ by 128.
+
+        Args:
+            other: Another grid.
+        """
         ends = tuple(q - self.zero for q in self.limits)
         return self.scale == other.scale and ends == tuple(q - other.zero for q in other.limits)
 
@@ -129,7 +138,11 @@ QUANTIZE_AT_RUN_TIME = frozenset(("CONV_2D", "FULLY_CONNECTED"))
 
 
 def is_quantized(tensor: FileTensor) -> bool:
-    """Whether the tensor's integers stand for real numbers. int32, int64 and int4 do so only in a constant."""
+    """Whether the tensor's integers stand for real numbers. int32, int64 and int4 do so only in a constant.
+
+    Args:
+        tensor: A tensor of the file.
+    """
     if tensor.blocks is not None:
         return True
     constant = tensor.dtype in ("int32", "int64", "int4") and tensor.data is not None
@@ -137,12 +150,20 @@ def is_quantized(tensor: FileTensor) -> bool:
 
 
 def has_grid(tensor: FileTensor) -> bool:
-    """Whether the numbers of a tensor lie on one grid, or on one for each index of an axis: not on those of blocks."""
+    """Whether the numbers of a tensor lie on one grid, or on one for each index of an axis: not on those of blocks.
+
+    Args:
+        tensor: A tensor of the file.
+    """
     return is_quantized(tensor) and tensor.blocks is None
 
 
 def view_dtype(tensor: FileTensor) -> str:
-    """Return the element type of a tensor in the dequantized view."""
+    """Return the element type of a tensor in the dequantized view.
+
+    Args:
+        tensor: A tensor of the file.
+    """
     return "float32" if is_quantized(tensor) else tensor.dtype
 
 
@@ -159,7 +180,11 @@ def dynamic_weights(subgraph: Subgraph) -> frozenset[int]:
 
 
 def dequantized(tensor: FileTensor) -> NDArray[np.float32]:
-    """``scale * (q - zero_point)`` of a constant, as exactly as in double."""
+    """Return ``scale * (q - zero_point)`` of a constant, as exactly as in double.
+
+    Args:
+        tensor: A quantized constant of the file.
+    """
     assert tensor.data is not None
     data = unpacked_nibbles(tensor.data.view(np.uint8), tensor.shape) if tensor.dtype == "int4" else tensor.data
     if (blocks := tensor.blocks) is not None:
@@ -187,6 +212,9 @@ def scale_of(tensor: FileTensor) -> NDArray[Any]:
     """Return the scale of a constant, or one for each index of an axis, in a form that broadcasts to it.
 
     Those of equal blocks of a matrix are as they are, one for each block, and of other blocks one for each element.
+
+    Args:
+        tensor: A quantized constant of the file.
     """
     if (blocks := tensor.blocks) is not None:
         length = tensor.shape[-1]
@@ -209,6 +237,9 @@ def grid_of(tensor: FileTensor) -> Grid:
     """Return the grid of a quantized activation, which has one scale and zero point.
 
     Quantizers give one that was always zero a scale of 0, or of a denormal float, by which no device divides.
+
+    Args:
+        tensor: A quantized activation of the file.
     """
     assert tensor.quantization is not None
     scale, zero = tensor.quantization.scale[0], tensor.quantization.zero_point[0]
@@ -220,9 +251,14 @@ ACTIVATION_RANGES = {0: (-np.inf, np.inf), 1: (0.0, np.inf), 2: (-1.0, 1.0), 3: 
 
 
 def clamps(operator: Operator, inputs: Iterable[FileTensor], result: FileTensor) -> bool:
-    """Whether the integers of ``result`` clamp what an operator with these inputs computes.
+    """Whether the integers of a result clamp what an operator computes.
 
     Converters leave out an activation such as RELU6 if the range of the grid is that of the activation.
+
+    Args:
+        operator: The operator.
+        inputs: Its inputs.
+        result: Its quantized output.
     """
     if operator.code in KEEPS_QUANTA or operator.code in HAVE_FIXED_GRIDS:
         return False
@@ -250,7 +286,12 @@ def fake_quantize_op(grid: Grid) -> EpilogueOp:
 
 
 def requantize_op(source: Grid, grid: Grid) -> EpilogueOp:
-    """From the numbers of one grid to the nearest ones of another, as exactly as integers would do it."""
+    """Return the op from the numbers of one grid to the nearest ones of another, as exactly as integers would do it.
+
+    Args:
+        source: The grid of the op's operand.
+        grid: The grid of its result.
+    """
     with np.errstate(all="ignore"):
         ratio = np.float64(source.scale) / grid.scale
         first = np.float32(ratio)
@@ -266,10 +307,13 @@ def clamp_op(grid: Grid) -> EpilogueOp:
 
 
 def hold_op(operator: Operator, inputs: Iterable[FileTensor], result: FileTensor, rounds: bool) -> EpilogueOp | None:
-    """Return what the integers of ``result`` do to what an operator with these inputs computes; None if they change
-    nothing.
+    """Return the op by which the integers of a result change what an operator computes; None if they change nothing.
 
-    rounds: fake-quantize; else only clamp.
+    Args:
+        operator: The operator.
+        inputs: Its inputs.
+        result: Its output.
+        rounds: Whether to fake-quantize; else the op only clamps.
     """
     if not is_quantized(result):
         return None

@@ -50,9 +50,13 @@ DECODER_FAILURES = (struct.error, IndexError, KeyError, TypeError, ValueError, O
 
 
 def read_model(data: Bytes) -> Model:
-    """Decode and check a model. Constants are views of ``data``.
+    """Decode and check a model.
 
-    Raises ModelError, which says what is wrong and what was expected.
+    Args:
+        data: The whole file; constants are views of it.
+
+    Raises:
+        ModelError: The file is damaged; the message says what is wrong and what was expected.
     """
     return _read(data, _Reader.model)
 
@@ -60,7 +64,11 @@ def read_model(data: Bytes) -> Model:
 def read_signatures(data: Bytes) -> tuple[SignatureInfo, ...]:
     """Return the signatures of a file with the shapes that it declares. Nothing else is read, or checked.
 
-    Raises ModelError, as :func:`read_model` does.
+    Args:
+        data: The whole file.
+
+    Raises:
+        ModelError: The signatures are damaged.
     """
     return _read(data, _Reader.signatures)
 

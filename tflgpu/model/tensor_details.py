@@ -25,7 +25,12 @@ TYPES: dict[str, Any] = {
 
 
 def tensor_details(tensor: FileTensor, shape: Shape | None = None) -> dict[str, Any]:
-    """Return the dictionary that LiteRT's ``get_tensor_details`` gives for a tensor. shape: replaces the file's."""
+    """Return the dictionary that LiteRT's ``get_tensor_details`` gives for a tensor.
+
+    Args:
+        tensor: A tensor of the file.
+        shape: Replaces the file's; None to keep that.
+    """
     shape = tensor.shape if shape is None else shape
     quantization = tensor.quantization
     scales = quantization.scale if quantization else ()
@@ -50,8 +55,12 @@ def tensor_details(tensor: FileTensor, shape: Shape | None = None) -> dict[str, 
 
 
 def operator_details(operator: Operator, tensors: Sequence[FileTensor]) -> dict[str, Any]:
-    """Return the dictionary that LiteRT's ``_get_ops_details`` gives for an operator of a subgraph with these
-    tensors."""
+    """Return the dictionary that LiteRT's ``_get_ops_details`` gives for an operator.
+
+    Args:
+        operator: The operator.
+        tensors: All tensors of its subgraph.
+    """
     operands, results = (
         [tensor_details(tensors[t])["dtype"] for t in side if t >= 0] for side in (operator.inputs, operator.outputs)
     )

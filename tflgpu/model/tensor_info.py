@@ -27,11 +27,20 @@ class Quantization:
             raise ValueError(f"{len(self.scale)} scales and {len(self.zero_point)} zero points: they come in pairs")
 
     def numbers(self, integers: NDArray[Any]) -> NDArray[np.float32]:
-        """Return the numbers for which integers of a tensor with one pair stand."""
+        """Return the numbers for which integers of a tensor with one pair of scale and zero point stand.
+
+        Args:
+            integers: Elements of the tensor.
+        """
         return np.asarray((integers.astype(np.float64) - self.zero_point[0]) * self.scale[0], np.float32)
 
     def integers(self, numbers: NDArray[np.float32], dtype: DTypeLike) -> NDArray[Any]:
-        """Return the integers of a type that stand for the nearest numbers, of a tensor with one pair."""
+        """Return the integers that stand for the nearest numbers, in a tensor with one pair of scale and zero point.
+
+        Args:
+            numbers: Any numbers; those out of range are clamped.
+            dtype: The integers' type.
+        """
         limits = np.iinfo(dtype)
         steps = np.rint(numbers / self.scale[0]) + self.zero_point[0]
         return np.asarray(np.clip(steps, limits.min, limits.max).astype(dtype))

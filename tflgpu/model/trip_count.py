@@ -38,5 +38,10 @@ class Bound:
 
 
 def trip_count(bounds: Sequence[Bound], values: Values) -> int:
-    """Return the number of iterations of a loop that goes on as long as all of ``bounds`` say so."""
+    """Return the number of iterations of a loop that goes on as long as all bounds say so.
+
+    Args:
+        bounds: At least one.
+        values: Numbers of the tensors that bounds refer to.
+    """
     return max(0, min(-((b.lower.value(values) - b.upper.value(values)) // b.closing) for b in bounds))

@@ -64,10 +64,17 @@ class ModelBuilder:
         quantization: Quantization | None = None,
         shape_signature: Sequence[int] | None = None,
     ) -> int:
-        """Add a model input of ``shape``; ``shape_signature`` repeats the shape with -1 where it may vary.
+        """Add a model input, and return its index.
+
+        Args:
+            shape: Its sizes.
+            dtype: Numpy's name of its element type.
+            name: None for one that is made up.
+            quantization: None for a tensor that is not quantized.
+            shape_signature: The shape with -1 where it may vary; None for a shape that is fixed.
 
         Raises:
-            ValueError: unknown ``dtype``, negative dimension, or a signature of another rank.
+            ValueError: The element type is unknown, a dimension is negative, or the signature has another rank.
         """
         index = self._add_tensor(
             "input", name, shape, dtype, quantization=quantization, shape_signature=shape_signature
@@ -76,10 +83,15 @@ class ModelBuilder:
         return index
 
     def constant(self, array: ArrayLike, *, name: str | None = None, quantization: Quantization | None = None) -> int:
-        """Add a tensor with the values, shape and dtype of ``array`` (copied).
+        """Add a constant, and return its index.
+
+        Args:
+            array: Its values, which are copied, shape and element type.
+            name: None for one that is made up.
+            quantization: None for a tensor that is not quantized.
 
         Raises:
-            ValueError: the schema has no tensor type for the array's dtype.
+            ValueError: The schema has no such element type.
         """
         values = np.asarray(array)
         little_endian = values.astype(values.dtype.newbyteorder("<"), copy=False)
@@ -99,12 +111,18 @@ class ModelBuilder:
         is_variable: bool = False,
         shape_signature: Sequence[int] | None = None,
     ) -> int:
-        """Add an activation, or with ``is_variable`` a state tensor that keeps its value between calls.
+        """Add an activation or a variable, and return its index.
 
-        ``shape_signature`` repeats the shape with -1 where it is known only at run time.
+        Args:
+            shape: Its sizes.
+            dtype: Numpy's name of its element type.
+            name: None for one that is made up.
+            quantization: None for a tensor that is not quantized.
+            is_variable: Whether it keeps its value between calls.
+            shape_signature: The shape with -1 where it is known only at run time; None for a shape that is fixed.
 
         Raises:
-            ValueError: unknown ``dtype``, negative dimension, or a signature of another rank.
+            ValueError: The element type is unknown, a dimension is negative, or the signature has another rank.
         """
         return self._add_tensor(
             "tensor",
@@ -127,16 +145,22 @@ class ModelBuilder:
         custom_options: bytes = b"",
         intermediates: Sequence[int] = (),
     ) -> None:
-        """Append operator ``code``: a BuiltinOperator name, or any other name for a custom operator.
+        """Append an operator. The option table is written even if empty, as TensorFlow's converter does.
 
-        ``inputs``, ``outputs`` and ``intermediates``, whose scales an LSTM of integers needs, are tensor indices, -1
-        for an optional input that is absent. ``options`` are schema field names in snake_case; an enum is given by name
-        or value, a field that is left out has the schema's default. The option table is written even if empty, as
-        TensorFlow's converter does.
+        Args:
+            code: A BuiltinOperator name, or any other name for a custom operator.
+            inputs: Tensor indices, -1 for an optional input that is absent.
+            outputs: Tensor indices.
+            options: Schema field names in snake_case; an enum is given by name or value, a field that is left out has
+                the
+                schema's default.
+            version: The operator's.
+            custom_options: The bytes of a custom operator's options.
+            intermediates: Tensor indices, whose scales an LSTM of integers needs.
 
         Raises:
-            ValueError: unknown option, value that does not fit, tensor index out of range, or
-                ``custom_options`` on a builtin operator.
+            ValueError: An option is unknown or does not fit, a tensor index is out of range, or a builtin operator has
+                ``custom_options``.
         """
         builtin = code in BUILTINS
         if builtin and custom_options:
@@ -160,12 +184,15 @@ class ModelBuilder:
         )
 
     def subgraph(self, other: ModelBuilder, outputs: Sequence[int] = (), *, signature: str | None = None) -> int:
-        """Add what ``other`` has built as one more subgraph. Returns its index, by which operators call it.
+        """Add what another builder has built as one more subgraph. Returns its index, by which operators call it.
 
-        ``signature`` is the key of a signature over all of its inputs and these outputs.
+        Args:
+            other: Has inputs, tensors and operators, and no subgraphs.
+            outputs: Tensor indices of the other builder.
+            signature: The key of a signature over all of its inputs and these outputs; None for no signature.
 
         Raises:
-            ValueError: ``other`` has no such output, or subgraphs of its own.
+            ValueError: The other builder has no such output, or subgraphs of its own.
         """
         if other._called:
             raise ValueError("a subgraph cannot have subgraphs: add them to the model")
@@ -189,10 +216,14 @@ class ModelBuilder:
         return number
 
     def finish(self, outputs: Sequence[int], *, signature: str | None = None) -> bytes:
-        """Return the model file; ``signature`` is the key of a signature over all inputs and these outputs.
+        """Return the model file.
+
+        Args:
+            outputs: Tensor indices.
+            signature: The key of a signature over all inputs and these outputs; None for no signature.
 
         Raises:
-            ValueError: an output index is out of range, or two tensors of the signature share a name.
+            ValueError: An output index is out of range, or two tensors of the signature share a name.
         """
         for index in outputs:
             self._check_tensor(index, "model output")

@@ -56,7 +56,11 @@ _FLOAT_VECTORS = {("BucketizeOptions", "Boundaries")}  # every other option vect
 
 
 def enumerators(enum: Any) -> dict[str, int]:
-    """Names and values of an enum that flatc wrote as a class of integer constants."""
+    """Return names and values of an enum.
+
+    Args:
+        enum: A class of integer constants that flatc wrote.
+    """
     return {name: value for name, value in vars(enum).items() if not name.startswith("_")}
 
 
@@ -116,7 +120,11 @@ def _fields(table: str) -> dict[str, _Field]:
 
 
 def options_table(code: str) -> str | None:
-    """Name of the option table of builtin operator ``code``, or None where the schema has none."""
+    """Return the name of the option table of a builtin operator; None where the schema has none.
+
+    Args:
+        code: The operator's.
+    """
     return _OPTIONS_BY_OP.get(code) or _OPTION_TABLES.get(f"{code.replace('_', '')}options".lower())
 
 
@@ -147,10 +155,14 @@ def _scalar_value(value: Any, slot: str, enum: Any) -> int | float | str:
 
 
 def checked_options(code: str, options: Mapping[str, object]) -> dict[str, Any]:
-    """``options`` with enums as numbers and vectors as arrays, as :func:`write_options` takes them.
+    """Return options with enums as numbers and vectors as arrays, as :func:`write_options` takes them.
+
+    Args:
+        code: The operator's.
+        options: By field name; enums also by their names.
 
     Raises:
-        ValueError: the operator has no such option, or its value does not fit.
+        ValueError: The operator has no such option, or its value does not fit.
     """
     table = options_table(code) if code in BUILTINS else None
     fields = _fields(table) if table else {}
@@ -171,7 +183,13 @@ def checked_options(code: str, options: Mapping[str, object]) -> dict[str, Any]:
 
 
 def write_options(builder: Any, table: str, options: Mapping[str, Any]) -> int:
-    """Write option table ``table``; fields that ``options`` leaves out keep the schema's defaults."""
+    """Write an option table, and return its offset. Fields that are left out keep the schema's defaults.
+
+    Args:
+        builder: Of the package flatbuffers.
+        table: The table's name in the schema.
+        options: Returned by :func:`checked_options`.
+    """
     values = {}
     for name, value in options.items():  # strings and vectors must be complete before their table is started
         if isinstance(value, np.ndarray):

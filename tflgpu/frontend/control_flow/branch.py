@@ -13,10 +13,20 @@ from tflgpu.model.model import Model, Operator
 def lower_branch(
     operator: Operator, values: Sequence[Tensor], model: Model, callee: Callable[[int], Callee], separate: Separate
 ) -> Branch | list[Tensor] | str:
-    """Both branches of an IF; the results of the one that is taken, if that is known; or why the device cannot run it.
+    """Lower an IF.
 
-    values: what it takes. callee: of a subgraph by its number, in the graph of the operator. Raises ModelError for a
-    subgraph that is not there.
+    Args:
+        operator: The IF.
+        values: Those that it takes.
+        model: Has the branches.
+        callee: Gives a subgraph by its number, in the graph of the operator.
+        separate: Gives a subgraph in a graph of its own.
+
+    Returns:
+        Both branches; the results of the one that is taken, if that is known; or why the device cannot run it.
+
+    Raises:
+        ModelError: A subgraph is not there.
     """
     outputs = len(operator.outputs)
     numbers = subgraphs_of(operator, model, ("then", "else"), len(values) - 1, (outputs, outputs))

@@ -34,7 +34,11 @@ class Cost:
         return Cost(self.operators - other.operators, self.constant_bytes - other.constant_bytes)
 
     def times(self, count: int) -> Cost:
-        """Return the cost of ``count`` repetitions."""
+        """Return the cost of repetitions.
+
+        Args:
+            count: Their number.
+        """
         return Cost(self.operators * count, self.constant_bytes * count)
 
 
@@ -55,7 +59,12 @@ class Budget:
         return refusal
 
     def refusal(self, *subgraphs: Subgraph, times: int = 1) -> str | None:
-        """Why subgraphs, with all that they call, cannot be inlined this number of times; None if they can."""
+        """Return why subgraphs, with all that they call, cannot be inlined; None if they can.
+
+        Args:
+            *subgraphs: Those that are called.
+            times: How often they would be inlined.
+        """
         cost = sum(map(self._cost, subgraphs), Cost(0, 0)).times(times)
         operators = ("operators", cost.operators, self._left.operators, self._most.operators)
         constants = ("bytes of constants", cost.constant_bytes, self._left.constant_bytes, self._most.constant_bytes)

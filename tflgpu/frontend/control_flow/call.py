@@ -33,12 +33,23 @@ def lower_call(
     wanted: Collection[TensorIndex],
     apart: dict[int, Call] | None,
 ) -> str | None:
-    """Do what an operator of ``CONTROL_FLOW`` does; returns why the device cannot.
+    """Do what an operator of ``CONTROL_FLOW`` does.
 
-    callee: of a subgraph by its number, in ``graph``. lower_parts: lowers a subgraph that has loops and branches of
-    its own; None if these are for the CPU. wanted: tensors of the file that something reads, or that are
-    outputs. apart: gets the pieces of an operator that cannot become a part of ``graph``; None if there may be none.
-    Raises ModelError for a subgraph that is not there.
+    Args:
+        operator: The operator.
+        graph: Gets the nodes.
+        model: Has the subgraphs.
+        callee: Gives a subgraph by its number, in ``graph``.
+        separate: Gives a subgraph in a graph of its own.
+        lower_parts: Lowers a subgraph that has loops and branches of its own; None if these are for the CPU.
+        wanted: Tensors of the file that something reads, or that are outputs.
+        apart: Gets the pieces of an operator that cannot become a part of ``graph``; None if there may be none.
+
+    Returns:
+        Why the device cannot do it; empty if it can.
+
+    Raises:
+        ModelError: A subgraph is not there.
     """
     found: Call | list[Tensor] | str
     written, known_as = len(graph.nodes), replace(operator, index=graph.source_of(operator))

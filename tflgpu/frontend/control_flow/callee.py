@@ -26,7 +26,11 @@ class Callee:
     budget: Budget
 
     def call(self, inputs: Sequence[Tensor]) -> list[Tensor] | str:
-        """Return the outputs of the subgraph, lowered for these inputs; or the first obstacle."""
+        """Return the outputs of the subgraph, lowered for these inputs; or the first obstacle.
+
+        Args:
+            inputs: Tensors of the same graph, in the subgraph's order.
+        """
         if refusal := self.budget.take(self.subgraph):
             return refusal
         self.graph.begin_call()
@@ -48,10 +52,17 @@ Separate = Callable[[Subgraph, GraphBuilder | None], Callee]
 def subgraphs_of(
     operator: Operator, model: Model, options: tuple[str, str], inputs: int, outputs: tuple[int, int]
 ) -> list[int] | str:
-    """Return the numbers of the two subgraphs that an operator calls, by the names of its options; or why it cannot
-    be run.
+    """Return the numbers of the two subgraphs that an operator calls; or why it cannot be run.
 
-    inputs, outputs: how many values each subgraph takes and gives. Raises ModelError for a subgraph that is not there.
+    Args:
+        operator: A WHILE or an IF.
+        model: Has the subgraphs.
+        options: The beginnings of the names of the operator's options.
+        inputs: How many values each subgraph takes.
+        outputs: How many values each subgraph gives.
+
+    Raises:
+        ModelError: A subgraph is not there.
     """
     numbers = [operator.options.get(f"{option}_subgraph_index", 0) for option in options]
     for number, wanted in zip(numbers, outputs, strict=True):
@@ -70,10 +81,15 @@ def subgraphs_of(
 
 
 def loop_subgraphs(operator: Operator, model: Model, state: Sequence[Tensor]) -> list[int] | str:
-    """Return the numbers of the condition and the body of a WHILE, as :func:`subgraphs_of` has them; or why it cannot
-    be run.
+    """Return the numbers of the condition and the body of a WHILE; or why it cannot be run.
 
-    state: the values that it takes.
+    Args:
+        operator: The WHILE.
+        model: Has the subgraphs.
+        state: The values that it takes.
+
+    Raises:
+        ModelError: A subgraph is not there.
     """
     count = len(operator.outputs)
     numbers = subgraphs_of(operator, model, ("cond", "body"), count, (1, count))

@@ -20,9 +20,16 @@ COMPOSITE = "STABLEHLO_COMPOSITE"
 def inline(
     operator: Operator, inputs: Sequence[Tensor | None], graph: GraphBuilder, callee: Callable[[int], Callee]
 ) -> list[Tensor] | str:
-    """Return what the decomposition of a composite gives, added to ``graph``; or why that is not possible.
+    """Add the decomposition of a composite to a graph.
 
-    callee: of a subgraph by its number, in the same graph.
+    Args:
+        operator: The composite.
+        inputs: Those of the operator; None for absent ones.
+        graph: Gets the nodes.
+        callee: Gives a subgraph by its number, in the same graph.
+
+    Returns:
+        The results; or why that is not possible.
     """
     number = operator.options.get("decomposition_subgraph_index")
     if number is None:

@@ -21,14 +21,28 @@ State = Sequence[Tensor] | Sequence[FileTensor]  # the values that a WHILE takes
 
 
 def known_iterations(operator: Operator, condition: Subgraph, body: Subgraph, state: State) -> int | None:
-    """How often a WHILE goes through, where counting from known numbers to known numbers tells; else None."""
+    """Return how often a WHILE goes through, where counting from known numbers to known numbers tells; else None.
+
+    Args:
+        operator: The WHILE.
+        condition: The subgraph that decides.
+        body: The subgraph that counts.
+        state: The values that the loop takes.
+    """
     bounds = bounds_of(operator, condition, body, state)
     known = bounds and all(side.tensor is None for bound in bounds for side in (bound.upper, bound.lower))
     return trip_count(bounds, {}) if known else None
 
 
 def bounds_of(operator: Operator, condition: Subgraph, body: Subgraph, state: State) -> tuple[Bound, ...]:
-    """Return what limits the iterations of a WHILE; empty if more than counting does."""
+    """Return what limits the iterations of a WHILE; empty if more than counting does.
+
+    Args:
+        operator: The WHILE.
+        condition: The subgraph that decides.
+        body: The subgraph that counts.
+        state: The values that the loop takes.
+    """
     producers = {t: o for o in condition.operators for t in o.outputs}
     tested, counted = affine_elements(condition), affine_elements(body)
     pending, bounds = [condition.outputs[0]], list[Bound]()

@@ -19,8 +19,15 @@ def lower_loop(
 ) -> Loop | str:
     """Return the loop of a WHILE; or why the device cannot run it.
 
-    state: the values that it takes. wanted: tensors of the file that something reads, or that are outputs.
-    Raises ModelError for a subgraph that is not there.
+    Args:
+        operator: The WHILE.
+        state: The values that it takes.
+        model: Has the subgraphs.
+        separate: Gives a subgraph in a graph of its own.
+        wanted: Tensors of the file that something reads, or that are outputs.
+
+    Raises:
+        ModelError: A subgraph is not there.
     """
     numbers = loop_subgraphs(operator, model, state)
     if isinstance(numbers, str):
@@ -50,8 +57,15 @@ def lower_loop(
 def lower_condition(
     operator: Operator, condition: Subgraph, names: Sequence[TensorIndex], state: Sequence[Tensor], separate: Separate
 ) -> LoweredPiece | str:
-    """Return the condition of a WHILE as a piece of its own, or an obstacle. names: of the values of ``state``, its
-    inputs."""
+    """Return the condition of a WHILE as a piece of its own, or an obstacle.
+
+    Args:
+        operator: The WHILE.
+        condition: The subgraph that decides.
+        names: Tensors of the file for the values of ``state``.
+        state: The inputs of the condition.
+        separate: Gives a subgraph in a graph of its own.
+    """
     test = separate(condition, None)
     placed = place_inputs(test, state)
     again = _again(operator, test, placed)

@@ -30,7 +30,15 @@ def lower_parted_loop(
 ) -> PartedLoop | str:
     """Return the loop of a WHILE with a body of several parts; or why the device cannot run it.
 
-    state: the values that it takes. Raises ModelError for a subgraph that is not there.
+    Args:
+        operator: The WHILE.
+        state: The values that it takes.
+        model: Has the subgraphs.
+        separate: Gives a subgraph in a graph of its own.
+        lower_parts: Lowers a subgraph that has loops and branches of its own.
+
+    Raises:
+        ModelError: A subgraph is not there.
     """
     numbers = loop_subgraphs(operator, model, state)
     if isinstance(numbers, str):

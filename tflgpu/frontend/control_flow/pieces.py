@@ -130,7 +130,12 @@ Call = Loop | Branch | PartedLoop
 
 
 def place_inputs(callee: Callee, values: Sequence[Tensor]) -> list[Tensor]:
-    """Return what stands for values of the caller in a graph of the callee's own."""
+    """Return tensors that stand for values of the caller in a graph of the callee's own.
+
+    Args:
+        callee: Gets the tensors as its inputs.
+        values: In the order of these inputs.
+    """
     graph, placed = callee.graph, []
     for index, value in zip(callee.subgraph.inputs, values, strict=True):
         graph.bind(index, replace(value, id=next(graph.ids)))
@@ -145,9 +150,14 @@ def piece_of(
     results: Sequence[Tensor],
     outputs: tuple[TensorIndex, ...] = (),
 ) -> LoweredPiece:
-    """Return what was lowered as a piece that gives copies of ``results``.
+    """Return a lowered subgraph as a piece that gives copies of results.
 
-    inputs: what it may read, with the tensors of the file. outputs: the tensors of the file after the results.
+    Args:
+        operator: The operator that calls it.
+        callee: The lowered subgraph.
+        inputs: The tensors that it may read, with the tensors of the file.
+        results: The tensors to copy.
+        outputs: The tensors of the file after the results.
     """
     graph = callee.graph
     copies = [graph.add_map(r, replace(r, id=next(graph.ids), data=None), operator=operator.index) for r in results]
@@ -158,7 +168,13 @@ def piece_of(
 def with_read_inputs(
     graph: Graph, inputs: Mapping[TensorId, TensorIndex], outputs: tuple[TensorIndex, ...] = ()
 ) -> LoweredPiece:
-    """Return the piece of a graph, without the inputs that no node reads."""
+    """Return the piece of a graph, without the inputs that no node reads.
+
+    Args:
+        graph: The whole graph.
+        inputs: Its inputs, with the tensors of the file.
+        outputs: The tensors of the file after its outputs.
+    """
     graph = remove_dead(graph)
     read = tuple(t for t in graph.inputs if t in graph.consumers)
     types = tuple(graph[t].dtype for t in graph.outputs)

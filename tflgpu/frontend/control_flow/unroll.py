@@ -22,8 +22,14 @@ def unroll(
 ) -> list[Tensor] | str:
     """Return the state that a WHILE leaves; or why it cannot become its iterations.
 
-    state: the values that it takes. callee: by the number of a subgraph. Raises ModelError for a subgraph that is not
-    there.
+    Args:
+        operator: The WHILE.
+        state: The values that it takes.
+        model: Has the subgraphs.
+        callee: Gives a subgraph by its number, in the graph of the operator.
+
+    Raises:
+        ModelError: A subgraph is not there.
     """
     numbers = loop_subgraphs(operator, model, state)
     if isinstance(numbers, str):

@@ -33,7 +33,14 @@ _Known = Amount | _Range
 def computed_elements(
     node: Node, inputs: Sequence[Tensor], output: Tensor, found: Mapping[TensorId, Elements]
 ) -> Elements | None:
-    """Return the elements of a node's output, if it is of few integers that follow from those of its inputs."""
+    """Return the elements of a node's output, if it is of few integers that follow from those of its inputs.
+
+    Args:
+        node: The node.
+        inputs: Its inputs.
+        output: Its output.
+        found: Elements that are known, by tensor.
+    """
     if output.dtype not in ("int32", "int64") or not 0 < output.size <= MAX_ELEMENTS:
         return None
     given = [elements_of(t, found) for t in inputs]

@@ -29,7 +29,11 @@ class GraphSizes(Sizes):
     """The open axes of the tensors of a graph while it is lowered, found node by node."""
 
     def constants(self, tensors: Iterable[Tensor]) -> Iterator[Tensor]:
-        """Return the tensors of whose elements each is known, as constants."""
+        """Yield the tensors of whose elements each is known, as constants.
+
+        Args:
+            tensors: Outputs of nodes.
+        """
         for tensor in tensors:
             amounts = self.elements.get(tensor.id)
             if tensor.data is None and amounts is not None and all(a.known is not None for a in amounts.reshape(-1)):
@@ -39,7 +43,12 @@ class GraphSizes(Sizes):
     def follow(self, emit: Emitter, tensors: Mapping[TensorId, Tensor]) -> None:
         """Find the open axes of all that an emitter's nodes compute, whose nodes may get others that mask their inputs.
 
-        tensors: what the nodes read besides. Raises Refused.
+        Args:
+            emit: The nodes of one operator.
+            tensors: The tensors that the nodes read besides.
+
+        Raises:
+            Refused: An open axis cannot be followed.
         """
         nodes, emit.nodes = emit.nodes, []
         known = {**tensors, **{t.id: t for t in emit.tensors}}

@@ -11,9 +11,15 @@ MOST_ZERO_POINT = 1 << 16  # kernels subtract it in 32 bits; one that the type d
 
 
 def check_grid(where: str, dtype: str, quantization: Quantization | None) -> None:
-    """Raise ModelError for a zero point beyond what kernels count with.
+    """Accept zero points that kernels can count with.
 
-    where: the tensor, none with data.
+    Args:
+        where: The tensor, for the message.
+        dtype: Its element type.
+        quantization: None if it has none.
+
+    Raises:
+        ModelError: A zero point is beyond that.
     """
     if quantization is None or dtype not in TYPES:
         return

@@ -15,9 +15,15 @@ MAX_SIZE = 1 << 20
 
 
 def check_custom_options(where: str, code: str, data: bytes) -> None:
-    """Raise ModelError for options that are no map of the numbers that the operator needs.
+    """Accept options that are a map of the numbers that the operator needs.
 
-    where: the operator's index and code.
+    Args:
+        where: The operator's index and code, for the message.
+        code: The operator's.
+        data: FlexBuffers.
+
+    Raises:
+        ModelError: They are something else.
     """
     if code != "TFLite_Detection_PostProcess":
         return

@@ -88,9 +88,17 @@ OPTIONAL: dict[str, set[int]] = {
 
 
 def check_arity(where: str, code: str, is_custom: bool, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-    """Raise ModelError for too few inputs or outputs, or if one that the operator needs is absent (-1).
+    """Accept operators with enough inputs and outputs.
 
-    where: the operator's index and code.
+    Args:
+        where: The operator's index and code, for the message.
+        code: The operator's.
+        is_custom: Whether it is a custom operator.
+        inputs: Tensors; -1 for absent ones.
+        outputs: Tensors.
+
+    Raises:
+        ModelError: There are too few, or one that the operator needs is absent.
     """
     least = LEAST_CUSTOM if is_custom else LEAST
     if is_custom and code not in least:  # an operator of a plugin

@@ -15,7 +15,18 @@ INPUT_COUNTS = {"PACK": "values_count"}
 def check_option_values(
     where: str, code: str, options: Mapping[str, Any], inputs: Sequence[int], outputs: Sequence[int]
 ) -> None:
-    """Raise ModelError for options that contradict the operator. where: its index and code."""
+    """Accept options that do not contradict the operator.
+
+    Args:
+        where: The operator's index and code, for the message.
+        code: The operator's.
+        options: By name.
+        inputs: Tensors; -1 for absent ones.
+        outputs: Tensors.
+
+    Raises:
+        ModelError: They do.
+    """
     for counts, what, tensors in ((OUTPUT_COUNTS, "outputs", outputs), (INPUT_COUNTS, "inputs", inputs)):
         told = options.get(counts[code], 0) if code in counts else len(tensors)
         if told != len(tensors):

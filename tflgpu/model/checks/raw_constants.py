@@ -15,7 +15,17 @@ BITS = {"int4": 4, "bfloat16": 16}
 
 
 def check_raw(where: str, data: NDArray[np.uint8], dtype: str, shape: Shape) -> None:
-    """Raise ModelError if the bytes do not fit the shape and the element type."""
+    """Accept bytes that fit the shape and the element type.
+
+    Args:
+        where: The tensor, for the message.
+        data: Its bytes.
+        dtype: Its element type.
+        shape: Its shape.
+
+    Raises:
+        ModelError: They do not fit.
+    """
     count = prod(shape)
     if dtype in BITS and data.size != -(-count * BITS[dtype] // 8):
         raise ModelError(

@@ -37,7 +37,14 @@ def _check_counts(where: str, operator: Operator, number: int, called: Subgraph)
 
 
 def check_calls(subgraphs: Sequence[Subgraph]) -> None:
-    """Raise ModelError if an operator calls a subgraph that is not there, or one that leads back to itself."""
+    """Accept subgraphs that call only others of the file, and none that leads back to itself.
+
+    Args:
+        subgraphs: All of the file.
+
+    Raises:
+        ModelError: A call is wrong, or calls are too deep.
+    """
     callers: dict[tuple[int, int], str] = {}
     for index, subgraph in enumerate(subgraphs):
         for operator in subgraph.operators:

@@ -22,9 +22,15 @@ BLOCKED_TYPES = ("int4", "int8")
 
 
 def with_block_scales(tensor: FileTensor, stored: Any, tensors: tuple[FileTensor, ...]) -> FileTensor:
-    """``tensor`` with the scales and zero points of its blocks, if its quantization is one of blocks.
+    """Return a tensor with the scales and zero points of its blocks, if its quantization is one of blocks.
 
-    stored: the tensor's flatbuffer table. Raises ModelError for what is not sound: LiteRT's kernels do not look.
+    Args:
+        tensor: As the file has it.
+        stored: The tensor's flatbuffer table.
+        tensors: All tensors of the subgraph.
+
+    Raises:
+        ModelError: The scales are not sound: LiteRT's kernels do not look.
     """
     if tensor.dtype not in BLOCKED_TYPES or tensor.data is None:
         return tensor

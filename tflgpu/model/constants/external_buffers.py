@@ -34,18 +34,30 @@ _DAMAGE = (struct.error, IndexError, TypeError, ValueError, OverflowError, Attri
 
 
 def external_buffer(tensor: Any) -> int:
-    """Return the id of the external buffer of a table Tensor, 0 if it has none."""
+    """Return the id of the external buffer of a tensor, 0 if it has none.
+
+    Args:
+        tensor: A table Tensor.
+    """
     return FlatTable.of(tensor).number(TENSOR_EXTERNAL, "I")
 
 
 def without_external_buffers(model: bytes, group: str, size: int | None) -> bytes | None:
-    """``model`` with the tensors of external buffers referring to bytes after it, or None if it has no such tensor.
+    """Return a model whose tensors of external buffers refer to bytes after it.
 
     The caller appends the bytes of ``group``, as they are. All tables stay at their places: a field becomes another one
     by a new vtable.
 
-    group: the only one that there is. size: of its bytes, None if there are none.
-    Raises ModelError for a range outside of the group, another group, and a damaged model.
+    Args:
+        model: The flatbuffer.
+        group: The only group of external buffers that there is.
+        size: The group's bytes; None if there are none.
+
+    Returns:
+        None if it has no such tensor.
+
+    Raises:
+        ModelError: A range is outside of the group, there is another group, or the model is damaged.
     """
     try:
         file = tflite.Model.GetRootAs(model, 0)

@@ -30,7 +30,12 @@ class StoredForm:
 
 
 def stored_form(values: NDArray[Any], sparsity: Any) -> StoredForm:
-    """For stored ``values`` and a flatbuffer table SparsityParameters that :func:`densify` has accepted."""
+    """Return a sparse constant as the file stores it.
+
+    Args:
+        values: The stored values.
+        sparsity: A flatbuffer table SparsityParameters that :func:`densify` has accepted.
+    """
     parameters: dict[str, Any] = {"traversal_order": sparsity.TraversalOrderAsNumpy()}
     if not sparsity.BlockMapIsNone():
         parameters["block_map"] = sparsity.BlockMapAsNumpy()
@@ -49,9 +54,15 @@ def stored_form(values: NDArray[Any], sparsity: Any) -> StoredForm:
 
 
 def densify(values: NDArray[Any], shape: Shape, sparsity: Any) -> NDArray[Any]:
-    """Return the dense array of ``shape`` for stored ``values`` and a flatbuffer table SparsityParameters.
+    """Return the dense array of a sparse constant.
 
-    Raises ModelError if the table does not fit the values or the shape.
+    Args:
+        values: The stored values.
+        shape: The constant's.
+        sparsity: A flatbuffer table SparsityParameters.
+
+    Raises:
+        ModelError: The table does not fit the values or the shape.
     """
     order = sparsity.TraversalOrderAsNumpy()
     blocks = [] if isinstance(sparsity.BlockMapAsNumpy(), int) else sparsity.BlockMapAsNumpy().tolist()

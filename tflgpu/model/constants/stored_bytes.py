@@ -22,11 +22,19 @@ NOTHING = np.empty(0, np.uint8)
 
 
 def stored_bytes(file: Bytes, what: str, inside: Any, offset: int, size: int) -> NDArray[np.uint8]:
-    """Return a view of ``file``, or ``inside``; empty if there is neither.
+    """Return a view of bytes of the file, or those inside the flatbuffer; empty if there are neither.
 
-    what: has these bytes. inside: the vector of the flatbuffer, 0 or None for an absent one. offset, size: what the
-    flatbuffer says of the bytes after it. LiteRT looks into the flatbuffer first, too.
-    Raises ModelError if they are not in the file.
+    LiteRT looks into the flatbuffer first, too.
+
+    Args:
+        file: The whole file.
+        what: The name of what has these bytes, for messages.
+        inside: The vector of the flatbuffer; 0 or None for an absent one.
+        offset: The begin of the bytes after the flatbuffer.
+        size: Their number.
+
+    Raises:
+        ModelError: They are not in the file.
     """
     if isinstance(inside, np.ndarray) and inside.size:
         return inside
@@ -41,5 +49,14 @@ def stored_bytes(file: Bytes, what: str, inside: Any, offset: int, size: int) ->
 
 
 def buffer_bytes(file: Bytes, index: int, buffer: Any) -> NDArray[np.uint8]:
-    """Return the bytes of a table Buffer of the package ``tflite``. Raises ModelError if they are not in the file."""
+    """Return the bytes of a buffer.
+
+    Args:
+        file: The whole file.
+        index: The buffer's, for messages.
+        buffer: A table Buffer of the package ``tflite``.
+
+    Raises:
+        ModelError: They are not in the file.
+    """
     return stored_bytes(file, f"buffer {index}", buffer.DataAsNumpy(), buffer.Offset(), buffer.Size())

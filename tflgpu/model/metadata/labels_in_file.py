@@ -11,7 +11,11 @@ from tflgpu.model.text import printable
 def labels_in_file(model: bytes) -> list[str]:
     """Return the labels of the first output that has any; empty if there are none.
 
-    Raises ModelError for metadata or a packed file that are damaged.
+    Args:
+        model: The bytes of the file.
+
+    Raises:
+        ModelError: The metadata or a packed file are damaged.
     """
     names = [name for output in read_metadata(model).outputs for name in output.labels]
     if not names:

@@ -28,7 +28,14 @@ _LABELS = (2, 3)  # of AssociatedFileType: names along an axis, and names of an 
 
 
 def read_metadata(model: bytes) -> ModelMetadata:
-    """Raise ModelError for metadata that are damaged."""
+    """Return the metadata of a model; empty ones if it has none.
+
+    Args:
+        model: The bytes of the file.
+
+    Raises:
+        ModelError: The metadata are damaged.
+    """
     try:
         data = _buffer(model)
         if data is None:

@@ -12,7 +12,15 @@ LONGEST_FILE = 16 << 20  # bytes; an archive can claim any number
 
 
 def read_packed_file(model: bytes, name: str) -> bytes:
-    """Raise ModelError for a file that is not there, damaged, or longer than 16 MB."""
+    """Return a file that is packed into a model.
+
+    Args:
+        model: The bytes of the model's file.
+        name: The file's name in the metadata.
+
+    Raises:
+        ModelError: It is not there, damaged, or longer than 16 MB.
+    """
     try:
         with zipfile.ZipFile(BytesIO(model)) as archive, archive.open(name) as file:
             content = file.read(LONGEST_FILE + 1)
