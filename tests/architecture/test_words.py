@@ -81,6 +81,7 @@ EXPLAINED = (
     "measure",
     "model",
     "openai_server",
+    "ops",
     "page",
     "passes",
     "plan",

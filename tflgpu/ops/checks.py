@@ -14,7 +14,14 @@ from tflgpu.ops.declaration import Array, Check, Emitter, Site
 
 
 def index_check(emit: Emitter, site: Site, index: int, limits: Array) -> Iterator[Check]:
-    """Check the indices in input ``index``: none may be negative or above its limit. limits: broadcast against them."""
+    """Check the indices in an input: none may be negative or above its limit.
+
+    Args:
+        emit: Gets the nodes of the check.
+        site: The operator.
+        index: The input's number.
+        limits: The greatest indices; they broadcast against the input.
+    """
     if site.input(index).is_constant:
         return  # judged when the operator was lowered
     of = f"{limits}" if limits.ndim == 0 else f"{limits.tolist()} along the axes"
@@ -24,12 +31,24 @@ def index_check(emit: Emitter, site: Site, index: int, limits: Array) -> Iterato
 
 
 def zero_check(emit: Emitter, site: Site, index: int) -> Iterator[Check]:
-    """Check the divisors in input ``index``: none may be zero."""
+    """Check the divisors in an input: none may be zero.
+
+    Args:
+        emit: Gets the nodes of the check.
+        site: The operator.
+        index: The input's number.
+    """
     yield from _check(emit, site, index, (0,), (EpilogueOp("equal", (Value(0), Input(1))),), "a divisor of zero")
 
 
 def sign_check(emit: Emitter, site: Site, index: int) -> Iterator[Check]:
-    """Check the exponents in input ``index``: none may be negative."""
+    """Check the exponents in an input: none may be negative.
+
+    Args:
+        emit: Gets the nodes of the check.
+        site: The operator.
+        index: The input's number.
+    """
     yield from _check(emit, site, index, (0,), (EpilogueOp("less", (Value(0), Input(1))),), "a negative exponent")
 
 

@@ -32,7 +32,11 @@ SUMMING = frozenset(("cumulative_sum", "reduce", "scatter"))
 
 
 def judged(found: Found | None) -> Found:
-    """Return what ``emit`` reads of an operator, and ``reasons`` has judged: it is not None."""
+    """Return what ``emit`` reads of an operator, and ``reasons`` has judged.
+
+    Args:
+        found: Not None, or the operator would have been refused.
+    """
     assert found is not None
     return found
 
@@ -62,23 +66,38 @@ class Site:
     intermediate_grids: tuple[Grid | None, ...] = ()
 
     def input(self, index: int) -> Tensor:
-        """Input ``index``, known to be present."""
+        """Return an input that is known to be present.
+
+        Args:
+            index: The input's number.
+        """
         return judged(self.inputs[index])
 
     def optional(self, index: int) -> Tensor | None:
-        """Return an input that the file may leave out; None if it does."""
+        """Return an input that the file may leave out; None if it does.
+
+        Args:
+            index: The input's number.
+        """
         return self.inputs[index] if index < len(self.inputs) else None
 
     def constant(self, index: int) -> Array | None:
-        """Return the value of input ``index`` if it is known at compile time; that of an empty list of integers
-        always is."""
+        """Return the value of an input if it is known at compile time; that of an empty list of integers always is.
+
+        Args:
+            index: The input's number.
+        """
         tensor = self.optional(index)
         if tensor is None:
             return None
         return np.zeros(tensor.shape, tensor.dtype) if tensor.size == 0 and tensor.dtype in INDICES else tensor.data
 
     def known(self, index: int) -> Array:
-        """Return the value of input ``index``, which ``reasons`` has found to be a constant."""
+        """Return the value of an input, which ``reasons`` has found to be a constant.
+
+        Args:
+            index: The input's number.
+        """
         return judged(self.constant(index))
 
 
@@ -95,13 +114,23 @@ class Emitter:
         self._reads_nothing = False
 
     def constant(self, data: Array, name: str = "") -> Tensor:
-        """Return a new tensor with known elements."""
+        """Return a new tensor with known elements.
+
+        Args:
+            data: The elements. They are not copied.
+            name: In the file; empty for none.
+        """
         tensor = Tensor(next(self._ids), name, tuple(data.shape), data.dtype.name, data)
         self.tensors.append(tensor)
         return tensor
 
     def deferred(self, data: Deferred, shape: Shape) -> Tensor:
-        """Return a new constant of whole numbers, whose elements are computed where they are read."""
+        """Return a new constant of whole numbers, whose elements are computed where they are read.
+
+        Args:
+            data: Computes the elements.
+            shape: The tensor's.
+        """
         ones = np.ones((1,) * len(shape), np.float32)
         tensor = Tensor(next(self._ids), "", shape, data=data, scale=ones)
         self.tensors.append(tensor)
@@ -117,10 +146,19 @@ class Emitter:
         dtype: str | None = None,
         precise: bool = False,
     ) -> Tensor:
-        """Add one node; absent inputs are left out. Returns its output, by default of the first input's type.
+        """Add one node, and return its output.
 
         Devices compute with 32 bits. What exceeds a type of 8 or 16 wraps around here, not first where it is stored:
         other functions of the same kernel may read it.
+
+        Args:
+            kind: The node's.
+            inputs: Absent ones (None) are left out.
+            shape: The output's.
+            attributes: Those of the kind.
+            epilogue: Ops on the result.
+            dtype: The output's; None for that of the first input.
+            precise: Whether the output is stored in float in every precision.
         """
         first = next(t for t in inputs if t is not None)
         wrap = f"to_{dtype or first.dtype}"
@@ -134,7 +172,12 @@ class Emitter:
         return output
 
     def complex(self, real: Tensor, imaginary: Tensor) -> Tensor:
-        """Complex numbers of two tensors. Operators that read them read their parts."""
+        """Return complex numbers of two tensors. Operators that read them read their parts.
+
+        Args:
+            real: The real parts.
+            imaginary: The imaginary parts, of the same shape.
+        """
         pair = Tensor(next(self._ids), "", real.shape, COMPLEX, parts=(real, imaginary))
         self.tensors.append(pair)
         return pair
@@ -145,15 +188,29 @@ class Emitter:
         return self._reads_nothing
 
     def assign(self, index: int, value: Tensor) -> None:
-        """Leave ``value`` in the operator's input ``index``, a variable tensor."""
+        """Leave a value in a variable tensor.
+
+        Args:
+            index: The number of the operator's input that is the variable.
+            value: Of the variable's shape.
+        """
         self.assigned[index] = value
 
     def keep(self, x: Tensor) -> None:
-        """Store ``x`` in float in every precision, and what its elements are moved from."""
+        """Store a tensor in float in every precision, and what its elements are moved from.
+
+        Args:
+            x: An output of a node.
+        """
         self.kept.add(x.id)
 
     def activation(self, site: Site, after: int = 0) -> tuple[EpilogueOp, ...]:
-        """Return the operator's fused activation as steps on value ``after``."""
+        """Return the operator's fused activation as steps on a value.
+
+        Args:
+            site: The operator.
+            after: The value's number.
+        """
         function = ACTIVATIONS[site.options.get("fused_activation_function", 0)]
         return (EpilogueOp(function, (Value(after),)),) if function else ()
 
@@ -249,7 +306,14 @@ SIZED: dict[str, SizedRule] = {}
 
 
 def find_operator(code: str) -> tuple[Op | None, tuple[str, ...]]:
-    """Return the declaration of an operator, and if there is none, what is wrong with packages that might have it."""
+    """Return the declaration of an operator.
+
+    Args:
+        code: The operator's.
+
+    Returns:
+        None if there is none; and then what is wrong with packages that might have it.
+    """
     if code in REGISTRY:
         return REGISTRY[code], ()
     failures = load_into(REGISTRY)
@@ -297,11 +361,22 @@ def declare(
     checks: Checks = unchecked,
     sized: SizedRule | None = None,
 ) -> Callable[[AnyEmit], AnyEmit]:
-    """Register the decorated function as the ``emit`` of operator ``code``; it returns the output, or all of them.
+    """Register the decorated function as the ``emit`` of an operator; it returns the output, or all of them.
 
-    code: a name of BuiltinOperator, or the name of a custom operator in the file. The other arguments are those of
-    :class:`Op`; ``inputs`` may be one number, and ``sized`` is a rule for sizes that only a run
-    can tell. Raises ValueError if the operator is declared already.
+    Args:
+        code: A name of BuiltinOperator, or the name of a custom operator in the file.
+        versions: The greatest operator version whose meaning the function covers.
+        inputs: The least and the greatest number of inputs; one number for both.
+        integers: Positions of inputs that are integers (shapes, axes).
+        types: The element types that all other inputs may have.
+        empty: Whether inputs may be without elements; else such an input is an obstacle.
+        by_parts: Whether input 0 may be complex, because the operator moves real and imaginary parts alike.
+        reasons: Yields the obstacles of an operator.
+        checks: Makes what a run with ``Numerics(checks=True)`` looks for.
+        sized: A rule for sizes that only a run can tell.
+
+    Raises:
+        ValueError: The operator is declared already.
     """
     arity = (inputs, inputs) if isinstance(inputs, int) else inputs
 
@@ -318,7 +393,11 @@ def declare(
 
 
 def sized(code: str) -> Callable[[SizedRule], SizedRule]:
-    """Register the decorated function as the rule of an operator that always gives sizes that only a run can tell."""
+    """Register the decorated function as the rule of an operator that always gives sizes that only a run can tell.
+
+    Args:
+        code: The operator's.
+    """
 
     def register(rule: SizedRule) -> SizedRule:
         SIZED[code] = rule
@@ -344,7 +423,12 @@ def _in_parts(emit: Emit) -> Emit:
 
 
 def operands_of(primary: Tensor, others: Sequence[Tensor]) -> tuple[list[Tensor], list[Operand]]:
-    """Return inputs of a map node and how its step reads each: the primary, wherever it occurs, is value 0."""
+    """Return inputs of a map node and how its step reads each: the primary, wherever it occurs, is value 0.
+
+    Args:
+        primary: The node's first input.
+        others: The step's operands, which may have the primary among them.
+    """
     inputs, operands = [primary], list[Operand]()
     for tensor in others:
         if tensor.id == primary.id:
@@ -356,21 +440,42 @@ def operands_of(primary: Tensor, others: Sequence[Tensor]) -> tuple[list[Tensor]
 
 
 def static(site: Site, index: int, what: str) -> Iterator[str]:
-    """Yield the obstacle that input ``index`` should have been a constant."""
+    """Yield the obstacle that an input should have been a constant.
+
+    Args:
+        site: The operator.
+        index: The input's number.
+        what: The input's name, for the message.
+    """
     if site.constant(index) is None:
         yield f"its {what} (input {index}) is computed at run time; only a constant is supported"
 
 
 def numbers(site: Site, index: int) -> list[int]:
-    """Return the value of input ``index``, a constant of integers, flat."""
+    """Return the value of an input, a constant of integers, flat.
+
+    Args:
+        site: The operator.
+        index: The input's number.
+    """
     return [int(v) for v in site.known(index).reshape(-1)]
 
 
 def normal_axis(axis: int, rank: int) -> int | None:
-    """Return a possibly negative axis as a non-negative one, None if it is out of range."""
+    """Return a possibly negative axis as a non-negative one, None if it is out of range.
+
+    Args:
+        axis: Counted from the end if it is negative.
+        rank: The number of axes.
+    """
     return axis % rank if -rank <= axis < rank else None
 
 
 def axis_option(site: Site, new: int = 0) -> int | None:
-    """Return the option ``axis`` as :func:`normal_axis` has it, of input 0 with ``new`` axes more."""
+    """Return the option ``axis`` as :func:`normal_axis` has it.
+
+    Args:
+        site: The operator; input 0 has the axes.
+        new: Axes that the result has more.
+    """
     return normal_axis(site.options.get("axis", 0), len(site.input(0).shape) + new)

@@ -50,7 +50,11 @@ def _sigmoid(x: Array) -> Array:
 
 
 def half_away(x: Array) -> Array:
-    """Round to nearest, halves away from zero, as OpenCL's ``round`` does."""
+    """Round to nearest, halves away from zero, as OpenCL's ``round`` does.
+
+    Args:
+        x: Floats.
+    """
     rounded: Array = np.trunc(x + np.copysign(0.5, x))
     return rounded
 
@@ -313,12 +317,22 @@ _COMPUTED: dict[VectorType, type[np.generic]] = {
 
 
 def computed(x: Array) -> Array:
-    """Return an array as :func:`apply` takes operands."""
+    """Return an array as :func:`apply` takes operands.
+
+    Args:
+        x: Of any type that a tensor may have.
+    """
     return x.astype(_COMPUTED[vector_of(x.dtype.name)])
 
 
 def apply(name: str, operands: Sequence[Array], parameters: Sequence[float]) -> Array:
-    """Return the result of a function in numpy. Operands and result have the types of :func:`computed`."""
+    """Return the result of a function in numpy.
+
+    Args:
+        name: The function's.
+        operands: Of the types of :func:`computed`, as is the result.
+        parameters: Constants of the op.
+    """
     function = FUNCTIONS[name]
     with np.errstate(all="ignore"):  # infinities, NaN and what wraps around are results, as on a device
         result = function.evaluate(*operands, *parameters)

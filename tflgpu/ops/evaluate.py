@@ -24,7 +24,16 @@ MAX_GROWTH_ELEMENTS = 1 << 20
 
 
 def value_of(node: Node, inputs: Sequence[Tensor], output: Tensor) -> Array | None:
-    """Return the value of a node; None if an input is not constant, the result is too large, or the kind is another."""
+    """Return the value of a node.
+
+    Args:
+        node: Any node.
+        inputs: Its inputs.
+        output: Its output.
+
+    Returns:
+        None if an input is not constant, the result is too large, or the kind is another.
+    """
     if not inputs or not all(t.is_constant for t in inputs):
         return None
     if output.size > max(MAX_GROWTH_ELEMENTS, *(t.size for t in inputs)):
@@ -42,9 +51,12 @@ def value_of(node: Node, inputs: Sequence[Tensor], output: Tensor) -> Array | No
 
 
 def moved(node: Node, inputs: Sequence[Array], shape: Shape) -> Array | None:
-    """Return what a node's kernel moves to its result of ``shape``; None for a kernel that computes.
+    """Return what a node's kernel moves to its result; None for a kernel that computes.
 
-    inputs: what the kernel reads, without what the epilogue does; of any element type.
+    Args:
+        node: Any node.
+        inputs: The arrays that the kernel reads, without those of the epilogue; of any element type.
+        shape: The result's.
     """
     match node.attributes:
         case Rearrange() as rearrange:
@@ -63,7 +75,13 @@ def moved(node: Node, inputs: Sequence[Array], shape: Shape) -> Array | None:
 
 
 def run_epilogue(node: Node, base: Array, inputs: list[Array]) -> Array:
-    """Return the result of a node's epilogue, floats in double precision. base: the kernel's own result."""
+    """Return the result of a node's epilogue, floats in double precision.
+
+    Args:
+        node: Any node.
+        base: The kernel's own result.
+        inputs: All inputs of the node.
+    """
     if not node.epilogue:
         return base
     values: list[Array] = [computed(base)]

@@ -75,7 +75,12 @@ class Amount:
         return None if limit is None else self.offset + self.factor * limit
 
     def plus(self, other: Amount, sign: int = 1) -> Amount | None:
-        """``self + sign * other``; None if these are two numbers."""
+        """Return ``self + sign * other``; None if these are two numbers.
+
+        Args:
+            other: Another amount.
+            sign: 1 or -1.
+        """
         offset = self.offset + sign * other.offset
         if other.number is None or other.number == self.number:
             factor = self.factor + (sign * other.factor if other.number else 0)
@@ -83,7 +88,11 @@ class Amount:
         return Amount(offset, sign * other.factor, other.number) if self.number is None else None
 
     def times(self, factor: int) -> Amount:
-        """``factor * self``."""
+        """Return ``factor * self``.
+
+        Args:
+            factor: Any whole number.
+        """
         return Amount(self.offset * factor, self.factor * factor, self.number) if factor else Amount(0)
 
 
@@ -93,7 +102,12 @@ def amount_of(number: Number) -> Amount:
 
 
 def elements_of(tensor: Tensor, found: Mapping[TensorId, Elements]) -> Elements | None:
-    """Return the elements of a tensor of few integers; None of any other tensor."""
+    """Return the elements of a tensor of few integers; None of any other tensor.
+
+    Args:
+        tensor: Any tensor.
+        found: Elements that are known, by tensor.
+    """
     if tensor.id in found:
         return found[tensor.id]
     if tensor.dtype not in ("int32", "int64") or not 0 < tensor.size <= MAX_ELEMENTS:
@@ -106,7 +120,12 @@ def elements_of(tensor: Tensor, found: Mapping[TensorId, Elements]) -> Elements 
 
 
 def elements_array(flat: Sequence[Any], shape: Sequence[int]) -> Elements:
-    """Return integers as an array of this shape."""
+    """Return integers as an array.
+
+    Args:
+        flat: Amounts, or anything else.
+        shape: The array's.
+    """
     array = np.empty(len(flat), object)
     array[:] = flat
     return array.reshape(tuple(shape))
@@ -137,7 +156,11 @@ class Sizes:
         self._amounts: dict[Number, Amount] = {}  # of which numbers were made
 
     def of(self, tensor: Tensor | None) -> Open:
-        """Return the open axes of a tensor."""
+        """Return the open axes of a tensor.
+
+        Args:
+            tensor: None has none.
+        """
         return NONE if tensor is None else self.open.get(tensor.id, NONE)
 
     def amounts(self, tensor: Tensor) -> list[Amount] | None:
@@ -146,7 +169,13 @@ class Sizes:
         return None if found is None else list(found.reshape(-1))
 
     def number(self, emit: Emitter, amount: Amount, most: int) -> Number:
-        """Return an amount as a scalar of int32 from 0 to ``most``. Equal amounts with equal limits are one number."""
+        """Return an amount as a scalar of int32. Equal amounts with equal limits are one number.
+
+        Args:
+            emit: Gets the nodes.
+            amount: One that only a run can tell.
+            most: The scalar is from 0 to this.
+        """
         number = amount.number
         assert number is not None, "a size that is known needs no tensor"
         low, high = amount.low, amount.high
@@ -169,13 +198,24 @@ class Sizes:
         return self._amounts.get(number, amount_of(number))
 
     def once(self, key: tuple[object, ...], make: Callable[[], Number]) -> Number:
-        """Return a number that is made at most once."""
+        """Return a number that is made at most once.
+
+        Args:
+            key: Equal keys are one number.
+            make: Makes it.
+        """
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
 
     def scalar(self, emit: Emitter, amount: Amount, most: int | None = None) -> Tensor:
-        """Return an amount as a scalar of int32, if there is a limit from 0 to ``most``."""
+        """Return an amount as a scalar of int32.
+
+        Args:
+            emit: Gets the nodes.
+            amount: One that only a run can tell.
+            most: The scalar is from 0 to this; None for no limit.
+        """
         number = amount.number
         assert number is not None
         source, place = number.tensor, np.unravel_index(number.place, number.tensor.shape)
@@ -202,14 +242,30 @@ class Sizes:
         return emit.node("map", inputs, (), None, tuple(epilogue), "int32")
 
     def is_meant(self, emit: Emitter, size: Number, shape: Shape, axis: int) -> Tensor:
-        """Whether each place along an axis of ``shape`` is one of the first ``size``; broadcasts to ``shape``."""
+        """Return whether each place along an axis is one of the first; it broadcasts to the shape.
+
+        Args:
+            emit: Gets the node.
+            size: How many places are meant.
+            shape: A tensor's.
+            axis: Along which places are counted.
+        """
         along = tuple(d if i == axis else 1 for i, d in enumerate(shape))
         places = emit.constant(np.arange(shape[axis], dtype=np.int32).reshape(along))
         below = EpilogueOp("less", (Value(0), Input(1)))
         return emit.node("map", [places, size.tensor], along, None, (below,), "bool")
 
     def masked(self, emit: Emitter, x: Tensor, axes: Iterable[int], fill: float | int | bool) -> Tensor:
-        """``x`` with ``fill`` in place of what is not meant along some axes; the other open axes stay open."""
+        """Return a tensor with other elements in place of those that are not meant along some axes.
+
+        The other open axes stay open.
+
+        Args:
+            emit: Gets the nodes.
+            x: A tensor.
+            axes: Those that are open are masked.
+            fill: The other elements.
+        """
         known = self.of(x)
         axes = [axis for axis in axes if axis in known]
         value = emit.constant(np.array(fill, x.dtype)) if axes else None
@@ -230,15 +286,30 @@ class SizedOperation:
     sizes: Sizes
 
     def input(self, index: int) -> Tensor:
-        """Return an input that is there."""
+        """Return an input that is there.
+
+        Args:
+            index: The input's number.
+        """
         return self.site.input(index)
 
     def open(self, index: int) -> Open:
-        """Return the open axes of an input."""
+        """Return the open axes of an input.
+
+        Args:
+            index: The input's number; an absent one has none.
+        """
         return self.sizes.of(self.site.optional(index))
 
     def amounts(self, index: int) -> list[Amount]:
-        """Return the elements of an input of few integers."""
+        """Return the elements of an input of few integers.
+
+        Args:
+            index: The input's number.
+
+        Raises:
+            Refused: It has a size that only a run can tell, or is something else.
+        """
         if self.open(index):
             raise Refused(f"input {index} has a size that only a run can tell")
         found = self.sizes.amounts(self.input(index))
@@ -250,13 +321,29 @@ class SizedOperation:
         return found
 
     def number(self, amount: Amount, most: int) -> Number:
-        """Return an amount as a size from 0 to ``most``."""
+        """Return an amount as a size.
+
+        Args:
+            amount: One that only a run can tell.
+            most: The size is from 0 to this.
+
+        Raises:
+            Refused: ``most`` is 0.
+        """
         if most < 1:
             raise Refused("its result is always empty")
         return self.sizes.number(self.emit, amount, most)
 
     def noted(self, result: Tensor, known: Open) -> Tensor:
-        """Return ``result``, whose open axes are these."""
+        """Return a result whose open axes are noted.
+
+        Args:
+            result: An output of a node.
+            known: Its open axes.
+
+        Raises:
+            Refused: The result is much larger than the inputs.
+        """
         grows = result.size > max((t.size for t in self.site.inputs if t is not None), default=0)
         if grows and (made := [*made_reasons(result.size)]):
             raise Refused(made[0])
@@ -264,7 +351,14 @@ class SizedOperation:
         return result
 
     def declared(self, **inputs: Tensor) -> list[Tensor]:
-        """Return what the operator's declaration gives with other inputs, by number after an underscore."""
+        """Return what the operator's declaration gives with other inputs.
+
+        Args:
+            **inputs: By number after an underscore.
+
+        Raises:
+            Refused: The declaration does not allow these inputs.
+        """
         op, _ = find_operator(self.site.code)
         assert op is not None
         given = [inputs.get(f"_{i}", t) for i, t in enumerate(self.site.inputs)]
@@ -275,7 +369,12 @@ class SizedOperation:
         return [results] if isinstance(results, Tensor) else list(results)
 
     def computed(self, x: Tensor, known: Open) -> Tensor:
-        """``x`` as something that a run computes: what is constant seems to have a size that is known."""
+        """Return a tensor as something that a run computes: what is constant seems to have a size that is known.
+
+        Args:
+            x: A tensor.
+            known: Its open axes.
+        """
         axis = min(known)
         self.sizes.open[x.id] = known
         masked = self.sizes.masked(self.emit, x, (axis,), 0)
@@ -291,7 +390,15 @@ def bound(amount: Amount) -> int:
 
 
 def sized_shape(op: SizedOperation, amounts: Sequence[Amount]) -> tuple[list[int], dict[int, Number]]:
-    """Return a shape of known sizes and bounds, and the open axes."""
+    """Return a shape of known sizes and bounds, and the open axes.
+
+    Args:
+        op: The operator.
+        amounts: The sizes of its result.
+
+    Raises:
+        Refused: A size is less than 1, or the result is too large.
+    """
     shape = [bound(amount) if amount.known is None else amount.known for amount in amounts]
     if min(shape, default=1) < 1 or [*made_reasons(prod(shape))]:
         raise Refused(f"its result would have the shape {shape}")

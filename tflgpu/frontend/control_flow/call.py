@@ -46,7 +46,7 @@ def lower_call(
         apart: Gets the pieces of an operator that cannot become a part of ``graph``; None if there may be none.
 
     Returns:
-        Why the device cannot do it; empty if it can.
+        Why the device cannot do it; None if it can.
 
     Raises:
         ModelError: A subgraph is not there.

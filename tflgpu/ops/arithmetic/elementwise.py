@@ -75,7 +75,15 @@ def map_node(
     """Return a map node: one epilogue op over broadcast operands, then the fused activation.
 
     The node's input 0 is a computed operand of the full shape if there is one, so that the node can be fused into the
-    one that computes it. dtype: of the result, by default the last operand's.
+    one that computes it.
+
+    Args:
+        site: The operator.
+        emit: Gets the node.
+        function: The op's.
+        operands: In the op's order; they broadcast.
+        dtype: The result's; None for that of the last operand.
+        parameters: Constants of the op.
     """
     shape = np.broadcast_shapes(*(t.shape for t in operands))
     full = [t for t in operands if t.shape == shape]
@@ -126,7 +134,12 @@ def _binary_checks(site: Site, emit: Emitter) -> Iterator[Check]:
 
 
 def map_inputs(site: Site, emit: Emitter) -> Tensor:
-    """Return the function that has the operator's name, of all its inputs."""
+    """Return the function that has the operator's name, of all its inputs.
+
+    Args:
+        site: The operator.
+        emit: Gets the node.
+    """
     function = site.code.removeprefix("STABLEHLO_").lower()
     return map_node(site, emit, function, [site.input(i) for i in range(len(site.inputs))])
 

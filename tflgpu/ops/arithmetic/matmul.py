@@ -21,7 +21,12 @@ class MatMul:
 
 
 def matrix_of(shape: Shape, adjoint: bool) -> tuple[int, int]:
-    """Rows and columns of a tensor's matrices in the product: swapped if ``adjoint``."""
+    """Return the rows and columns of a tensor's matrices in the product.
+
+    Args:
+        shape: The tensor's; its last two axes are a matrix.
+        adjoint: Whether the matrices are transposed.
+    """
     return (shape[-1], shape[-2]) if adjoint else (shape[-2], shape[-1])
 
 

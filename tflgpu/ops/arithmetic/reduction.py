@@ -60,7 +60,13 @@ def _limits(dtype: np.dtype[Any]) -> np.finfo[Any] | np.iinfo[Any]:
 
 
 def evaluate(function: str, x: Array, axes: tuple[int, ...]) -> Array:
-    """Return what a node of :class:`Reduce` computes of a constant: floats in double, integers in 64 bits."""
+    """Return what a node of :class:`Reduce` computes of a constant: floats in double, integers in 64 bits.
+
+    Args:
+        function: The node's.
+        x: The constant.
+        axes: Those that become 1.
+    """
     wide: Array = x if x.dtype.kind == "b" else x.astype(np.float64 if x.dtype.kind == "f" else np.int64)
     if function == "mean" and wide.dtype.kind == "i":  # truncated, as in TFLite
         total, count = np.sum(wide, axes, keepdims=True), prod(x.shape[a] for a in axes)
@@ -152,7 +158,16 @@ def reduce_node(
     epilogue: tuple[EpilogueOp, ...] = (),
     dtype: str | None = None,
 ) -> Tensor:
-    """``x`` reduced over ``axes`` (non-negative, sorted), which stay with size 1. dtype: after the epilogue."""
+    """Return a tensor that is reduced over some axes, which stay with size 1.
+
+    Args:
+        emit: Gets the node.
+        x: The tensor.
+        function: One of :class:`Reduce`.
+        axes: Not negative, in order.
+        epilogue: Ops on the result.
+        dtype: The type after the epilogue; None for that of ``x``.
+    """
     kept = tuple(1 if i in axes else d for i, d in enumerate(x.shape))
     return emit.node("reduce", [x], kept, Reduce(function, axes), epilogue, dtype)
 
@@ -219,7 +234,11 @@ def _arg_extreme_reasons(site: Site) -> Iterator[str]:
 
 
 def widened(dtype: str) -> tuple[EpilogueOp, ...]:
-    """Return what follows a kernel that computes indices in 32 bits, if they are to be of ``dtype``."""
+    """Return the ops after a kernel that computes indices in 32 bits.
+
+    Args:
+        dtype: The type that the indices are to have.
+    """
     return (EpilogueOp("to_long", (Value(0),)),) if dtype == "int64" else ()
 
 

@@ -38,7 +38,13 @@ class TopK:
 
 
 def ranked(attributes: TopK, x: Array, count: int) -> Array:
-    """Return what a node of :class:`TopK` gives of a constant, in numpy."""
+    """Return what a node of :class:`TopK` gives of a constant, in numpy.
+
+    Args:
+        attributes: The node's.
+        x: The constant.
+        count: Elements to take along the last axis.
+    """
     order = np.argsort(-x if x.dtype.kind == "f" else ~x, axis=-1, kind="stable")[..., :count]
     return np.take_along_axis(x, order, -1) if attributes.result == "values" else order
 
@@ -65,11 +71,16 @@ def cumsum(site: Site, emit: Emitter) -> Tensor:
 
 
 def true_places(emit: Emitter, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the places of the elements that are true or not 0, in row-major order, and their number, a scalar of
-    int32.
+    """Return the places of the elements that are true or not 0, in row-major order, and their number.
 
-    The list of places has one entry for each element of ``x``. Entries past the number of true elements have no
-    meaning, but are in range.
+    Args:
+        emit: Gets the nodes.
+        x: Any tensor.
+
+    Returns:
+        A list with one entry for each element of ``x``, of which those past the number of true elements have no
+            meaning,
+        but are in range; and a scalar of int32.
     """
     # Booleans are 1, but 255 in the simulator Oclgrind.
     function, number = ("minimum", 1) if x.dtype == "bool" else ("not_equal", 0)

@@ -146,7 +146,13 @@ def stablehlo_sort(site: Site, emit: Emitter) -> list[Tensor]:
 
 
 def order_of(emit: Emitter, x: Tensor, ascends: bool) -> Tensor:
-    """For each place along the last axis the place of the element that sorting brings there, int32."""
+    """Return for each place along the last axis the place of the element that sorting brings there, int32.
+
+    Args:
+        emit: Gets the nodes.
+        x: The keys.
+        ascends: Whether the least key comes first.
+    """
     steps: tuple[EpilogueOp, ...] = ()
     inputs, dtype = [x], x.dtype
     if x.dtype == "bool":  # booleans are 1, but 255 in the simulator Oclgrind

@@ -33,7 +33,11 @@ def _factors(points: int) -> tuple[int, int] | None:
 
 
 def is_transformed(points: int) -> bool:
-    """Whether the device transforms so many points."""
+    """Whether the device transforms rows of a length.
+
+    Args:
+        points: The length.
+    """
     return 0 < points <= MOST_POINTS or (points <= MOST_BY_FACTORS and _factors(points) is not None)
 
 
@@ -52,14 +56,28 @@ def _transform_reasons(site: Site) -> Iterator[str]:
 
 
 def waves(points: int, frequencies: int, length: int | None = None) -> tuple[Matrix, Matrix]:
-    """Cosines and negative sines in double: [frequencies, length], by default of all points."""
+    """Return cosines and negative sines in double: [frequencies, length].
+
+    Args:
+        points: The length of the transform.
+        frequencies: How many, from 0 on.
+        length: Points of which elements are wanted; None for all.
+    """
     times = np.arange(points if length is None else length)
     angles = 2 * np.pi / points * (np.outer(np.arange(frequencies), times) % points)
     return np.cos(angles), -np.sin(angles)
 
 
 def fitted(emit: Emitter, x: Tensor, shape: Shape) -> Tensor:
-    """``x`` cut off or filled up with zeros to ``shape``; a long row for a transform in float in every precision."""
+    """Return a tensor that is cut off or filled up with zeros.
+
+    A long row for a transform is in float in every precision.
+
+    Args:
+        emit: Gets the node.
+        x: The tensor.
+        shape: The result's, of the same rank.
+    """
     if x.shape == shape:
         return x
     axes = tuple(map(AxisMap, range(len(shape))))
@@ -83,7 +101,13 @@ def rfft2d(site: Site, emit: Emitter) -> Tensor:
 
 
 def real_transform(emit: Emitter, rows: Tensor, points: int) -> tuple[Tensor, Tensor]:
-    """Return the first half of the transform of each row, which has so many points."""
+    """Return the first half of the transform of each row: real and imaginary parts.
+
+    Args:
+        emit: Gets the nodes.
+        rows: Real numbers [rows, points].
+        points: The length of a row.
+    """
     frequencies = points // 2 + 1
     if points > MOST_POINTS:
         return _by_factors(emit, rows, None, frequencies)
@@ -92,7 +116,13 @@ def real_transform(emit: Emitter, rows: Tensor, points: int) -> tuple[Tensor, Te
 
 
 def product(emit: Emitter, rows: Tensor, weights: Matrix) -> Tensor:
-    """Each row times a matrix [results, elements of a row], in float in every precision."""
+    """Return each row times a matrix, in float in every precision.
+
+    Args:
+        emit: Gets the node.
+        rows: A tensor [rows, elements].
+        weights: A matrix [results, elements].
+    """
     constant = emit.constant(weights.astype(np.float32))
     return emit.node("fully_connected", [rows, constant], (rows.shape[0], len(weights)), precise=True)
 

@@ -59,7 +59,13 @@ def output_channel_axis(node: Node) -> int | None:
 
 
 def bias_reasons(site: Site, index: int, channels: int) -> Iterator[str]:
-    """Obstacles in the bias that :func:`convolution_node` takes."""
+    """Yield obstacles in the bias that :func:`convolution_node` takes.
+
+    Args:
+        site: The operator.
+        index: The number of the input that is the bias; it may be absent.
+        channels: Output channels.
+    """
     bias = site.optional(index)
     if bias is not None and bias.size != channels:
         yield f"its bias has {bias.size} values for {channels} output channels"
@@ -73,7 +79,16 @@ def convolution_node(
     shape: Shape,
     attributes: Convolution | Depthwise | TransposeConvolution | None,
 ) -> Tensor:
-    """Return a node of ``kind`` for image, weights and bias. The first epilogue op adds a bias that is not constant."""
+    """Return a convolution, whose first epilogue op adds a bias that is not constant.
+
+    Args:
+        site: The operator.
+        emit: Gets the node.
+        kind: The node's.
+        operands: Image, weights and bias; None for no bias.
+        shape: The result's.
+        attributes: Those of the kind.
+    """
     bias = operands[2]
     if bias is None or bias.is_constant:
         return emit.node(kind, operands, shape, attributes, emit.activation(site))

@@ -29,7 +29,12 @@ class Depth:
     before: int
 
     def output(self, frames: int, after: int) -> int:
-        """Return the frames of a convolution's result. after: frames of zeros after the last one."""
+        """Return the frames of a convolution's result.
+
+        Args:
+            frames: Those of the input.
+            after: Frames of zeros after the last one.
+        """
         return (frames + self.before + after - span(self.kernel, self.dilation)) // self.stride + 1
 
 

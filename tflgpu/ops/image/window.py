@@ -14,7 +14,12 @@ SAME, VALID = 0, 1  # the schema's Padding
 
 
 def span(kernel: int, dilation: int) -> int:
-    """Pixels from the first to the last that a window sees along one axis."""
+    """Return the pixels from the first to the last that a window sees along one axis.
+
+    Args:
+        kernel: Taps along the axis.
+        dilation: Distance of taps in pixels.
+    """
     return (kernel - 1) * dilation + 1
 
 
@@ -37,7 +42,12 @@ class Window:
     padding: Padding
 
     def output(self, height: int, width: int) -> tuple[int, int]:
-        """Height and width of the result for an input of ``height`` x ``width``."""
+        """Return height and width of the result.
+
+        Args:
+            height: The image's.
+            width: The image's.
+        """
         sizes = (height + self.padding.top + self.padding.bottom, width + self.padding.left + self.padding.right)
         h, w = (
             (size - span(k, d)) // s + 1
@@ -46,7 +56,11 @@ class Window:
         return h, w
 
     def padded(self, extra: Padding) -> Window:
-        """Return the same window with more padding."""
+        """Return the same window with more padding.
+
+        Args:
+            extra: Is added at each border.
+        """
         return replace(self, padding=Padding(*(a + b for a, b in zip(self.padding, extra, strict=True))))
 
     @property
@@ -59,13 +73,26 @@ POINTWISE = Window((1, 1), (1, 1), (1, 1), Padding(0, 0, 0, 0))
 
 
 def same_padding(size: int, kernel: int, stride: int, dilation: int) -> tuple[int, int]:
-    """TensorFlow's SAME: (zeros before, zeros after), so that the output has ceil(size / stride) pixels."""
+    """Return TensorFlow's SAME: zeros before and after, so that the output has ceil(size / stride) pixels.
+
+    Args:
+        size: Pixels of the image along the axis.
+        kernel: Taps along the axis.
+        stride: Distance of windows in pixels.
+        dilation: Distance of taps in pixels.
+    """
     total = max((-(-size // stride) - 1) * stride + span(kernel, dilation) - size, 0)
     return total // 2, total - total // 2
 
 
 def window_of(site: Site, kernel: tuple[int, int], image: Shape) -> Window:
-    """Return the window of an operator with stride, dilation and padding options over an NHWC ``image``."""
+    """Return the window of an operator with options of stride, dilation and padding.
+
+    Args:
+        site: The operator.
+        kernel: Height and width of the window in taps.
+        image: An NHWC shape.
+    """
     stride, dilation = _pair(site, "stride_{}"), _pair(site, "dilation_{}_factor", default=1)
     return window_over(image, kernel, stride, dilation, same=site.options["padding"] == SAME)
 
@@ -73,7 +100,15 @@ def window_of(site: Site, kernel: tuple[int, int], image: Shape) -> Window:
 def window_over(
     image: Shape, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int] = (1, 1), *, same: bool
 ) -> Window:
-    """Return a window over an NHWC ``image``. same: whether its padding is TensorFlow's SAME; else there is none."""
+    """Return a window over an image.
+
+    Args:
+        image: An NHWC shape.
+        kernel: Height and width of the window in taps.
+        stride: Distance of windows in pixels, by height and width.
+        dilation: Distance of taps in pixels, by height and width.
+        same: Whether its padding is TensorFlow's SAME; else there is none.
+    """
     padding = Padding(0, 0, 0, 0)
     if same:
         vertical, horizontal = (
@@ -84,7 +119,13 @@ def window_over(
 
 
 def window_reasons(site: Site, kernel: tuple[int, int], image: Shape) -> Iterator[str]:
-    """Obstacles in the options that :func:`window_of` reads."""
+    """Yield obstacles in the options that :func:`window_of` reads.
+
+    Args:
+        site: The operator.
+        kernel: Height and width of the window in taps.
+        image: Should be an NHWC shape.
+    """
     if len(image) != 4:
         yield f"its input has shape {list(image)}; [batch, height, width, channels] was expected"
         return
@@ -102,14 +143,24 @@ def window_reasons(site: Site, kernel: tuple[int, int], image: Shape) -> Iterato
 
 
 def fit_reasons(window: Window, image: Shape) -> Iterator[str]:
-    """Yield the obstacle that the window is too large for an NHWC ``image``, or reaches too far."""
+    """Yield the obstacle that the window is too large for an image, or reaches too far.
+
+    Args:
+        window: The window.
+        image: An NHWC shape.
+    """
     if min(window.output(image[1], image[2])) < 1:
         yield f"its window {window.kernel} is larger than the input {list(image[1:3])}"
     yield from reach_reasons(window, image)
 
 
 def reach_reasons(window: Window, image: Shape) -> Iterator[str]:
-    """Yield the obstacle that the window reaches further over an NHWC ``image`` than kernels can count."""
+    """Yield the obstacle that the window reaches further over an image than kernels can count.
+
+    Args:
+        window: The window.
+        image: An NHWC shape.
+    """
     sides = (sum(window.padding[:2]), sum(window.padding[2:]))
     for i, out in enumerate(window.output(image[1], image[2])):
         covered = span(window.kernel[i], window.dilation[i])

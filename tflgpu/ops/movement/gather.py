@@ -63,12 +63,22 @@ class Gather:
 
 
 def follow(axis: int) -> Position:
-    """Return the output's own coordinate along ``axis``."""
+    """Return the output's own coordinate along an axis.
+
+    Args:
+        axis: The output's.
+    """
     return Position((Digit(axis),))
 
 
 def evaluate(attributes: Gather, inputs: Sequence[Array], shape: Shape) -> Array:
-    """Return the result of a ``gather`` node of ``shape``, in numpy."""
+    """Return the result of a ``gather`` node, in numpy.
+
+    Args:
+        attributes: The node's.
+        inputs: The source, the indices, and perhaps a background.
+        shape: The result's.
+    """
     grid = np.indices(shape, sparse=True)
     source, inside, index = inputs[0], np.ones(shape, bool), list[Array]()
     for size, position in zip(source.shape, attributes.positions, strict=True):

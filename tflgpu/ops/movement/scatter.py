@@ -45,8 +45,12 @@ class Scatter:
 
 
 def ascending(emit: Emitter, places: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the elements of ``places`` (int32, none below -1) in order, and where each was; equal ones keep their
-    order."""
+    """Return places in order, and where each was; equal ones keep their order.
+
+    Args:
+        emit: Gets the nodes.
+        places: Elements of int32, none below -1.
+    """
     negative = (EpilogueOp("neg", (Value(0),)),)
     keys = emit.node("map", [places], places.shape, None, negative)
     ordered = emit.node("top_k", [keys], places.shape, TopK("values"), negative)
@@ -64,9 +68,17 @@ def scattered(
     background: Tensor | None = None,
     initial: float | int = 0,
 ) -> Tensor:
-    """Rows [n, size] at places [n], in a tensor of ``shape`` [count, size].
+    """Return rows at places of a tensor.
 
-    known: whether the places are constants, or follow from constants: then nothing is sorted when the model runs.
+    Args:
+        emit: Gets the nodes.
+        rows: A tensor [n, size].
+        places: A tensor [n] of row numbers; those out of range are left out.
+        shape: The result's, [count, size].
+        joining: What becomes of rows at the same place.
+        known: Whether the places are constants, or follow from constants: then nothing is sorted when the model runs.
+        background: The rows without any at their place; None for ``initial``.
+        initial: The elements without a background.
     """
     sums_alone = joining == "add" and background is None
     looks = places.size * shape[0] * -(-shape[1] // LANES)
@@ -97,7 +109,12 @@ def _scatter_checks(site: Site, emit: Emitter) -> Iterator[Check]:
 
 
 def short(emit: Emitter, indices: Tensor) -> Tensor:
-    """Return indices of 32 bits; those which these cannot hold stay out of range."""
+    """Return indices of 32 bits; those which these cannot hold stay out of range.
+
+    Args:
+        emit: Gets the node.
+        indices: Of 32 or 64 bits.
+    """
     if indices.dtype == "int32":
         return indices
     return emit.node("map", [indices], indices.shape, None, (EpilogueOp("to_index", (Value(0),)),), "int32")
@@ -185,7 +202,17 @@ def segment_sum(site: Site, emit: Emitter) -> Tensor:
 def segments(
     emit: Emitter, x: Tensor, ids: Tensor, joining: Joining, count: int, *, known: bool = False, initial: float = 0
 ) -> Tensor:
-    """Return what the slices of ``x`` of each of ``count`` segments, whose numbers are ``ids``, are together."""
+    """Return the joined slices of each segment: [count, ...].
+
+    Args:
+        emit: Gets the nodes.
+        x: The slices, along the axes of ``ids``.
+        ids: Numbers of segments.
+        joining: What becomes of slices of one segment.
+        count: The number of segments.
+        known: Whether the numbers are constants, or follow from constants.
+        initial: The elements of a segment without slices.
+    """
     ids = short(emit, ids)
     rows = reshape_node(emit, x, (ids.size, prod(x.shape[len(ids.shape) :])))
     none, most = (emit.constant(np.array(n, np.int32)) for n in (-1, count))

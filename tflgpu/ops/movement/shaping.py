@@ -43,7 +43,14 @@ class Rearrange:
 
 
 def slice_start(movement: Rearrange, shape: Shape, taken: Shape, axis: int) -> int | None:
-    """Where a slice along ``axis`` begins; None if ``movement`` takes anything else of a tensor of ``shape``."""
+    """Return where a slice begins; None if a movement takes anything else.
+
+    Args:
+        movement: The movement.
+        shape: The tensor's.
+        taken: The result's.
+        axis: Along which the slice is.
+    """
     if axis >= len(shape):
         return None
     start = movement.axes[axis].start
@@ -60,7 +67,13 @@ class Concatenate:
 
 
 def reshape_node(emit: Emitter, x: Tensor, shape: Shape) -> Tensor:
-    """``x`` with the same elements in the same order; ``x`` itself if it has this shape already."""
+    """Return a tensor with the same elements in the same order; the tensor itself if it has the shape already.
+
+    Args:
+        emit: Gets the node.
+        x: The tensor.
+        shape: The result's.
+    """
     return x if x.shape == shape else emit.node("reshape", [x], shape)
 
 
@@ -109,7 +122,13 @@ def mixed_types(site: Site) -> Iterator[str]:
 
 
 def evaluate(attributes: Rearrange, x: Array, shape: Shape) -> Array:
-    """Return the result of a ``rearrange`` node of ``shape``, in numpy."""
+    """Return the result of a ``rearrange`` node, in numpy.
+
+    Args:
+        attributes: The node's.
+        x: Its input.
+        shape: The result's.
+    """
     index: list[Array] = []
     inside = np.ones(shape, bool)
     for size, m in zip(x.shape, attributes.axes, strict=True):

@@ -206,7 +206,13 @@ class _Range:
 
 
 def has_mask(site: Site, name: str, entry: int) -> bool:
-    """Whether a mask of a STRIDED_SLICE (``begin``, ``end`` ...) has the bit of an entry."""
+    """Whether a mask of a STRIDED_SLICE has the bit of an entry.
+
+    Args:
+        site: The operator.
+        name: ``begin``, ``end`` and the like.
+        entry: The entry's number.
+    """
     return bool(site.options.get(f"{name}_mask", 0) >> entry & 1)
 
 

@@ -33,18 +33,32 @@ class Strided:
     start: int = 0
 
     def is_reshape(self, size: int) -> bool:
-        """Whether it takes each element of an input of ``size`` elements, in their order."""
+        """Whether it takes each element of an input, in their order.
+
+        Args:
+            size: Elements of the input.
+        """
         return self == whole(size)
 
 
 def whole(size: int) -> Strided:
-    """All elements of a tensor in their order."""
+    """Return all elements of a tensor in their order.
+
+    Args:
+        size: Elements of the tensor.
+    """
     return Strided(_joined([Factor(size, 1)]))
 
 
 def rearranged(view: Strided, shape: Shape, attributes: Rearrange, result: Shape) -> Strided | None:
-    """Return a rearrangement to ``result`` of what ``view`` makes a tensor of ``shape``; None if strides cannot tell
-    it."""
+    """Return a rearrangement of a view; None if strides cannot tell it.
+
+    Args:
+        view: The view of a tensor.
+        shape: The view's.
+        attributes: The rearrangement of the view.
+        result: The rearrangement's shape.
+    """
     axes = axes_of(view, shape)
     if axes is None or attributes.fill is not None:
         return None
@@ -67,9 +81,11 @@ def rearranged(view: Strided, shape: Shape, attributes: Rearrange, result: Shape
 
 
 def composed(first: Strided, second: Strided) -> Strided | None:
-    """Both in turn; None if strides cannot tell it.
+    """Return both in turn; None if strides cannot tell it.
 
-    The second one may repeat elements, but has to take all that the first one leaves.
+    Args:
+        first: A view of a tensor.
+        second: A view of that. It may repeat elements, but has to take all that the first one leaves.
     """
     order = _by_stride(replace(second, factors=tuple(f for f in second.factors if f.stride)))
     axes = axes_of(first, tuple(f.extent for f in order)) if order is not None else None
@@ -80,7 +96,12 @@ def composed(first: Strided, second: Strided) -> Strided | None:
 
 
 def broadcast(shape: Shape, result: Shape) -> Strided:
-    """Return a tensor of ``shape`` as one of ``result``, to which it broadcasts."""
+    """Return a broadcast as a view.
+
+    Args:
+        shape: The tensor's.
+        result: The shape to which it broadcasts.
+    """
     own = (1,) * (len(result) - len(shape)) + tuple(shape)
     strides = [prod(own[i + 1 :]) if n > 1 else 0 for i, n in enumerate(own)]
     return Strided(_joined([Factor(n, stride) for n, stride in zip(result, strides, strict=True)]))
@@ -135,7 +156,13 @@ def axes_of(strided: Strided, shape: Shape) -> list[tuple[Factor, ...]] | None:
 
 
 def evaluate(attributes: Strided, x: Array, shape: Shape) -> Array:
-    """Return the result of a ``strided`` node of ``shape``, in numpy."""
+    """Return the result of a ``strided`` node, in numpy.
+
+    Args:
+        attributes: The node's.
+        x: Its input.
+        shape: The result's.
+    """
     index = np.full(1, attributes.start)
     for f in attributes.factors:
         index = (index[:, None] + np.arange(f.extent) * f.stride).reshape(-1)

@@ -28,7 +28,11 @@ def sigmoids() -> Array:
 
 
 def tangents(bits: int) -> Array:
-    """Return 2^15 times the hyperbolic tangent of each number with ``bits`` bits before the point, [2^16]."""
+    """Return 2^15 times the hyperbolic tangent of each 16-bit number, [2^16].
+
+    Args:
+        bits: Bits of a number before the point.
+    """
     below = _doubled(_newton(_exponential(np.minimum(NUMBERS, -NUMBERS), bits + 1)) - (1 << 13), 2)
     return np.where(NUMBERS == 0, 0, np.where(NUMBERS < 0, -below, below)).astype(np.int16)
 

@@ -145,7 +145,13 @@ def _looked_up(site: Site, emit: Emitter, grid: Grid, result: Grid, values: Arra
 def table(grid: Grid, result: Grid, function: Callable[[Array], Array], real: type = np.float64) -> Array:
     """Return the integers at the ends of the segments, [513], as LiteRT's LUTPopulate makes them.
 
-    Each is moved by half of the error in the middle of the segment after it. real: the type of all numbers.
+    Each is moved by half of the error in the middle of the segment after it.
+
+    Args:
+        grid: The operand's.
+        result: The result's.
+        function: In numpy.
+        real: The type of all numbers.
     """
     low, high = (real(grid.scale) * real(limit - grid.zero) for limit in grid.limits)
     least, greatest = (real(result.scale) * real(limit - result.zero) for limit in result.limits)
@@ -162,7 +168,12 @@ def table(grid: Grid, result: Grid, function: Callable[[Array], Array], real: ty
 
 
 def read(entries: Array, integers: Array) -> Array:
-    """Return what LiteRT's LUTLookup finds in a table of segments for each of some integers."""
+    """Return what LiteRT's LUTLookup finds in a table of segments.
+
+    Args:
+        entries: The table, [513].
+        integers: From -2^15 to 2^15 - 1.
+    """
     place = integers + (1 << 15)
     start, end = entries[place >> 7], entries[(place >> 7) + 1]
     return np.asarray(start + ((end - start) * (place & 127) + 64 >> 7))
