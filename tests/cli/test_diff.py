@@ -76,7 +76,9 @@ def test_quantized_models_may_round_apart(device: tflgpu.Device, shared: Path) -
 def test_diff_finds_the_first_overflow(device: tflgpu.Device, tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert")
     repaired = overflowing_model(tmp_path / "repaired.tflite")
-    assert as_json("diff", repaired, "--runs", 1, "--precision", "fp16")["precision"] == "mixed"
+    found = as_json("diff", repaired, "--runs", 1, "--precision", "fp16", "--bisect")
+    assert found["precision"] == "mixed" and found["bisection"]["first"] is None  # as the check has repaired it
+    assert [t["tensor"] for t in found["bisection"]["tensors"]] == ["large", "larger", "small"]
     path = overflowing_model(tmp_path / "m.tflite", (30.0, 30.0, 1e-3))
     large = np.linspace(-500, 500, 64, dtype=np.float32)  # as nobody could foresee
     np.save(tmp_path / "large.npy", large.reshape(1, 4, 4, 4))

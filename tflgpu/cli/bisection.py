@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from tflgpu.options import Options
 if TYPE_CHECKING:
     from tflgpu.measure.trace import Result
     from tflgpu.model.model import FileTensor
+    from tflgpu.report.half_precision import FloatStorage
 
 
 # Rows of the table of the largest errors.
@@ -66,10 +67,13 @@ class Bisection:
         return sorted(largest, key=lambda t: t.kernel)
 
 
-def bisect_model(model: bytes, inputs: Sequence[NDArray[Any]], options: Options, tolerance: float) -> Bisection:
+def bisect_model(
+    model: bytes, inputs: Sequence[NDArray[Any]], options: Options, tolerance: float, floats: FloatStorage | None
+) -> Bisection:
     """Compare every kernel's result on ``inputs``.
 
-    tolerance: the largest error that passes, as a part of a tensor's range.
+    tolerance: the largest error that passes, as a part of a tensor's range. floats: what stays in float in the model as
+    it was compiled with these options; None where all does.
     """
     # Verbs with a warm start must not import the compiler, and what that imports.
     from tflgpu.frontend.partition import BOUND_TYPES
@@ -78,7 +82,9 @@ def bisect_model(model: bytes, inputs: Sequence[NDArray[Any]], options: Options,
 
     reference = LiteRT(model, None, keep_tensors=True)
     reference.run(inputs)
-    results = trace(model, inputs, options)
+    if floats is None:
+        options = replace(options, precision="fp32", numerics=replace(options.numerics, tolerance=None))
+    results = trace(model, inputs, options, floats=floats)
     subgraph = read_model(model).subgraphs[0]
     written = [subgraph.tensors[t] for o in subgraph.operators for t in o.outputs]
     names = Counter(t.name for t in written)

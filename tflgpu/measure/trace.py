@@ -26,6 +26,7 @@ from tflgpu.fallback.submodel import extract_submodel
 from tflgpu.frontend.control_flow.pieces import Call, LoweredPiece
 from tflgpu.frontend.frontend import lower_model
 from tflgpu.frontend.partition import Partition
+from tflgpu.graph.ir import Graph
 from tflgpu.graph.layout import unpack
 from tflgpu.measure.device_model import planned_target
 from tflgpu.measure.integer_check import without_wrong_unit
@@ -33,6 +34,7 @@ from tflgpu.model.reader import read_model
 from tflgpu.options import Options
 from tflgpu.passes import optimize
 from tflgpu.plan import make_plan
+from tflgpu.report.half_precision import FloatStorage, FloatTensor
 from tflgpu.runtime.engine import engine_of
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.instance import checked_results
@@ -61,7 +63,11 @@ class Result:
 
 
 def trace(
-    model: bytes, inputs: Sequence[Array], options: Options, outputs: dict[int, Array] | None = None
+    model: bytes,
+    inputs: Sequence[Array],
+    options: Options,
+    outputs: dict[int, Array] | None = None,
+    floats: FloatStorage | None = None,
 ) -> list[Result]:
     """Run a model once, and return the result of every kernel. The errors are those of :func:`tflgpu.compile`.
 
@@ -72,6 +78,7 @@ def trace(
         inputs: Arrays in the order of the model's inputs.
         options: How the model is compiled.
         outputs: Gets the values of the model's outputs, by tensor of the file.
+        floats: What stays in float in the model as it was compiled; what runs have found of that stays here, too.
 
     Returns:
         One entry for each kernel, in order of execution.
@@ -80,6 +87,7 @@ def trace(
     session = open_session(device)
     target = without_wrong_unit(planned_target(device, options), device, open_cache(options), lambda: session)
     found: list[Result] = []
+    measured = [t for t in floats.tensors if t.reason == "measured"] if floats is not None else []
     with GuardedProcess(options.cpu_part.trial_timeout) as process:
         frontend = lower_model(read_model(model), options, litert_shapes(model, process), target.missing_types)
         values = {tensor.index: array for (_, tensor), array in zip(frontend.entry.inputs, inputs, strict=True)}
@@ -89,13 +97,17 @@ def trace(
             call = frontend.call(partition)
             if call is not None:
                 with DeviceFailures(device, "running the model"):
-                    results = on_groups_of_the_device(target, partial(_run_call, partition, call, given, session))
+                    results = on_groups_of_the_device(
+                        target, partial(_run_call, partition, call, given, session, measured)
+                    )
                 names = [frontend.subgraph.tensors[t].name for t in partition.outputs]
                 found += (Result(*each) for each in zip(names, repeat(partition.operators), results, strict=False))
             elif partition.on_device:
                 with DeviceFailures(device, "running the model"):
                     (piece,) = frontend.pieces(partition)
-                    results = on_groups_of_the_device(target, partial(_run_partition, piece, given, session, found))
+                    results = on_groups_of_the_device(
+                        target, partial(_run_partition, piece, given, session, found, measured)
+                    )
             else:
                 part = replace(extract_submodel(model, frontend, partition), is_open=True)
                 results = cpu_engine_of(part, process, None).run(given)
@@ -129,20 +141,49 @@ def _executor(piece: DevicePartition, session: Session) -> LaunchExecutor:
     return LaunchExecutor(piece.executable, program, session)
 
 
+def _optimized(graph: Graph, kept: Sequence[FloatTensor]) -> Graph:
+    """Return the graph after all passes, with these tensors marked as precise. Those without a name are known by the
+    operators of the kernel that computes them."""
+    graph = optimize(graph)
+    names = {each.name for each in kept if each.name}
+    unnamed = [set(each.operators) for each in kept if not each.name]
+    marked = {
+        t
+        for node in graph.nodes
+        for t in (node.output, *node.inputs)
+        if graph[t].name in names
+        or (not graph[t].name and any(node.sources and each.issuperset(node.sources) for each in unnamed))
+    }
+    return graph.with_nodes(
+        graph.nodes,
+        [graph[t].changed(precise=True, kept_for="measured") for t in marked if graph[t].dtype == "float32"],
+    )
+
+
 def _run_call(
-    partition: Partition, call: Call, inputs: Sequence[Array], session: Session, target: Target
+    partition: Partition,
+    call: Call,
+    inputs: Sequence[Array],
+    session: Session,
+    kept: Sequence[FloatTensor],
+    target: Target,
 ) -> list[Array]:
     """Run a loop or a branch, whose kernels are not observed. Returns its outputs."""
-    plans = [make_plan(optimize(piece.graph), target) for piece in call.pieces]
+    plans = [make_plan(_optimized(piece.graph, kept), target) for piece in call.pieces]
     compiled = device_partition(partition, call, list(map(compile_piece, call.pieces, plans)), plans)
     return engine_of(compiled, [_executor(piece, session) for piece in pieces_of(compiled)]).run(inputs)
 
 
 def _run_partition(
-    piece: LoweredPiece, inputs: Sequence[Array], session: Session, found: list[Result], target: Target
+    piece: LoweredPiece,
+    inputs: Sequence[Array],
+    session: Session,
+    found: list[Result],
+    kept: Sequence[FloatTensor],
+    target: Target,
 ) -> list[Array]:
     """Run a partition on the device, append its kernels' results to ``found``, return its outputs."""
-    plan = make_plan(optimize(piece.graph), target)
+    plan = make_plan(_optimized(piece.graph, kept), target)
     compiled = compile_piece(piece, plan)
     executor = _executor(compiled, session)
     for state, binding in zip(plan.graph.states, state_bindings(plan, compiled.executable), strict=True):

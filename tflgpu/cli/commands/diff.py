@@ -84,11 +84,12 @@ def diff_model(
             exact = _Exact.of(model, options)
             comparison = _compare(compiled, reference, given, runs, seed, allowed, exact, step)
         facts = {"device": device_facts(compiled.device), "precision": compiled.precision}
+        floats = compiled.report.floats
         first = given or _draw(compiled.inputs, np.random.default_rng(seed))
     bisection = None
     if bisect:
         with progress(f"comparing the kernels of {model.name}"):
-            bisection = bisect_model(read_bytes(model), first, options, allowed)
+            bisection = bisect_model(read_bytes(model), first, options, allowed, floats)
     failed = not all(o.is_right for o in comparison.outputs)
     if as_json:
         print_json(_as_dict(model, facts, allowed, reference, comparison, bisection))
