@@ -374,6 +374,145 @@ def capped_scores(b: Builder, x: int) -> int:
     return b.add("BATCH_MATMUL", [b.add("SOFTMAX", [capped], beta=1.0), x], b.shape(x))
 
 
+def pair(b: Builder, x: int) -> tuple[int, int]:
+    """The first rows and the last ones."""
+    _, n, c = b.shape(x)
+    first, second = (
+        b.add("SLICE", [x, b.ints([0, k, 0]), b.ints([1, n // 2, c])], (1, n // 2, c)) for k in (0, n // 2)
+    )
+    return first, second
+
+
+def near(b: Builder, x: int, factor: float) -> tuple[int, int]:
+    """The first rows, and the same with a little of the last ones."""
+    first, second = pair(b, x)
+    return first, b.add("ADD", [first, b.add("MUL", [second, number(b, factor)])])
+
+
+def beside(b: Builder, difference: int, stored: int, factor: float) -> int:
+    """A difference, and a multiple of what it is made of, which is stored for that."""
+    both = [difference, b.add("MUL", [stored, number(b, factor)])]
+    shape = b.shape(difference)
+    return b.add("CONCATENATION", both, (*shape[:-1], shape[-1] + b.shape(stored)[-1]), axis=len(shape) - 1)
+
+
+def turned(b: Builder, x: int) -> int:
+    batch, n, c = b.shape(x)
+    return b.add("TRANSPOSE", [x, b.ints([0, 2, 1])], (batch, c, n))
+
+
+def pairwise(b: Builder, x: int) -> int:
+    """|a|^2 + |b|^2 - 2ab."""
+    first, second = pair(b, x)
+    products = b.add("BATCH_MATMUL", [first, second], (1, 8, 8), adj_y=True)
+    squares = [mean(b, square(b, y), "SUM") for y in (first, second)]
+    sums = b.add("ADD", [squares[0], turned(b, squares[1])], (1, 8, 8))
+    twice = b.add("MUL", [turned(b, turned(b, products)), number(b, 2)])
+    return beside(b, b.add("SUB", [sums, twice]), products, 1e-3)
+
+
+def pairwise_by_sum(b: Builder, x: int) -> int:
+    """-2ab + |a|^2 + |b|^2, of points in space."""
+    points = b.add("RESHAPE", [x], (1, 256, 4), new_shape=[1, 256, 4])
+    products = b.add("BATCH_MATMUL", [points, points], (1, 256, 256), adj_y=True)
+    squares = mean(b, product(b, points), "SUM")
+    less = b.add("ADD", [b.add("MUL", [turned(b, products), number(b, -2)]), squares])
+    return beside(b, b.add("ADD", [less, turned(b, squares)]), products, 1e-3)
+
+
+def codes(b: Builder, x: int) -> int:
+    """Squared distances to constant points."""
+    points = (10 + b.random.standard_normal((8, 64))).astype(np.float32)
+    products = b.add("FULLY_CONNECTED", [x, b.constant(points)], (1, 16, 8), keep_num_dims=True)
+    twice = b.add("MUL", [turned(b, products), number(b, 2)])
+    sums = b.add("SUB", [turned(b, mean(b, square(b, x), "SUM")), twice], (1, 8, 16))
+    return beside(b, b.add("ADD", [sums, b.constant(np.square(points).sum(1)[None, :, None])]), sums, 1e-3)
+
+
+def divergence(spelling: str) -> Build:
+    """Sum p (log p - log q), of near distributions."""
+
+    def build(b: Builder, x: int) -> int:
+        both = near(b, x, 0.05)
+        if spelling == "LOG_SOFTMAX":
+            first, second = (b.add("LOG_SOFTMAX", [y]) for y in both)
+            return mean(b, b.add("MUL", [b.add("EXP", [first]), b.add("SUB", [first, second])]), "SUM")
+        p, q = (b.add("SOFTMAX", [y], beta=1.0) for y in both)
+        if spelling == "quotient":
+            logs = b.add("LOG", [b.add("DIV", [p, q])])
+        else:
+            logs = b.add("SUB", [b.add("LOG", [p]), b.add("LOG", [q])])
+        return mean(b, b.add("MUL", [p, logs]), "SUM")
+
+    return build
+
+
+def entropy(b: Builder, x: int) -> int:
+    """The entropy of rows, less that of equal probabilities."""
+    p = b.add("SOFTMAX", [x], beta=1.0)
+    return b.add("ADD", [mean(b, b.add("MUL", [p, b.add("LOG", [p])]), "SUM"), number(b, np.log(64))])
+
+
+def unit(b: Builder, x: int) -> int:
+    return b.add("MUL", [x, rsqrt(b, mean(b, square(b, x), "SUM"))])
+
+
+def less_than_one(b: Builder, x: int) -> int:
+    return b.add("SUB", [number(b, 1), x], b.shape(x))
+
+
+def cosines(b: Builder, x: int) -> int:
+    """One less cosines near it."""
+    first, second = (unit(b, y) for y in pair(b, x))
+    return less_than_one(b, b.add("BATCH_MATMUL", [first, second], (1, 8, 8), adj_y=True))
+
+
+def cosines_by_division(b: Builder, x: int) -> int:
+    first, second = pair(b, x)
+    lengths = [b.add("SQRT", [mean(b, square(b, y), "SUM")]) for y in (first, second)]
+    products = b.add("BATCH_MATMUL", [first, second], (1, 8, 8), adj_y=True)
+    return less_than_one(b, b.add("DIV", [products, b.add("BATCH_MATMUL", lengths, (1, 8, 8), adj_y=True)]))
+
+
+def cosines_of_rows(b: Builder, x: int) -> int:
+    first, second = (unit(b, y) for y in near(b, x, 0.1))
+    return less_than_one(b, mean(b, b.add("MUL", [first, second]), "SUM"))
+
+
+def small_angles(b: Builder, x: int) -> int:
+    waves = turned(b, b.add("COS", [x]))
+    return beside(b, less_than_one(b, waves), waves, 1e-3)
+
+
+def small_charges(b: Builder, x: int) -> int:
+    """Charbonnier's loss."""
+    roots = turned(b, b.add("SQRT", [b.add("ADD", [square(b, x), number(b, 1)])]))
+    return beside(b, b.add("SUB", [roots, number(b, 1)]), roots, 1e-3)
+
+
+def small_differences(function: Step) -> Build:
+    """Take the difference of a function of near numbers, which is no zero at zero."""
+
+    def build(b: Builder, x: int) -> int:
+        first, second = (turned(b, function(b, y)) for y in pair(b, x))
+        return beside(b, beside(b, b.add("SUB", [first, second]), first, 0.01), second, 0.01)
+
+    return build
+
+
+def weighted_variance(b: Builder, x: int) -> int:
+    """The variance of rows, weighted as attention does."""
+    weights = b.add("SOFTMAX", [b.add("MUL", [x, number(b, 0.3)])], beta=1.0)
+    average = mean(b, b.add("MUL", [weights, x]), "SUM")
+    squares = mean(b, b.add("MUL", [weights, product(b, x)]), "SUM")
+    return b.add("SUB", [squares, product(b, average)])
+
+
+def jensen(b: Builder, x: int) -> int:
+    """The logarithm of a mean less the mean of logarithms."""
+    return b.add("SUB", [b.add("LOG", [mean(b, x)]), mean(b, b.add("LOG", [x]))])
+
+
 ATTACKS: Mapping[str, Attack] = {
     "places of pixels": Attack(sampled(240), kept="index"),
     "places of many pixels": Attack(sampled(1920)),
@@ -410,6 +549,22 @@ ATTACKS: Mapping[str, Attack] = {
     "flat places": Attack(flat_places),
     "peaks": Attack(peaks),
     "capped scores": Attack(capped_scores, scale=3),
+    "pairwise distances": Attack(pairwise, mean=10, kept="cancellation"),
+    "pairwise distances by sums": Attack(pairwise_by_sum, mean=10),
+    "distances to codes": Attack(codes, mean=10),
+    "a divergence": Attack(divergence("logarithms")),
+    "a divergence of logits": Attack(divergence("LOG_SOFTMAX")),
+    "a divergence of quotients": Attack(divergence("quotient")),
+    "an entropy": Attack(entropy, scale=0.1),
+    "cosines": Attack(cosines, mean=10),
+    "cosines by division": Attack(cosines_by_division, mean=10),
+    "cosines of rows": Attack(cosines_of_rows),
+    "small angles": Attack(small_angles, scale=0.05),
+    "small charges": Attack(small_charges, scale=0.1),
+    "small differences of softplus": Attack(small_differences(softplus), scale=0.02),
+    "small differences of sigmoids": Attack(small_differences(wave("LOGISTIC")), scale=0.02),
+    "weighted variances": Attack(weighted_variance, mean=10),
+    "Jensen's gap": Attack(jensen, mean=10),
 }
 
 # To be multiplied by any number from 1 to 3,000.

@@ -21,6 +21,7 @@ from tflgpu.ops.epilogue_ops import FUNCTIONS, apply, computed
 from tflgpu.ops.image.convolution import output_channel_axis
 from tflgpu.ops.image.pooling import Pool
 from tflgpu.ops.rounding import KINDS
+from tflgpu.passes.half_precision.cancellation import origin
 from tflgpu.passes.half_precision.ranges import Range, Ranges, operand_types, value_types
 
 Array = NDArray[np.generic]
@@ -36,16 +37,8 @@ MOST = 4.0
 # Amplification where the next neighbour of a number leads to another index, branch or whole number.
 JUMP = 4096.0
 
-# From here on weights are stored in float, too.
+# From here on weights are stored in float, too. So much counts a number beside the least or greatest one of some.
 EXACT = JUMP / 4
-
-# Amplification by a difference between a mean of products and a product of means, which may be much smaller than both;
-# and of one between a number and the least or greatest one.
-CANCELS = EXACT
-
-# Functions of a number and constants that give a multiple of it, perhaps moved; and kinds that move elements.
-LINEAR = frozenset(("add", "div", "mul", "neg", "sub"))
-MOVE = frozenset(("map", "rearrange", "reshape", "strided"))
 
 # Terms of a sum from which on their errors are taken to leave nothing of an amplification; of a smaller one.
 MANY, FEW = 32, 4
@@ -96,7 +89,7 @@ class Amplifications:
             yield node.inputs[index], factor
         if isinstance(node.attributes, Softmax) and node.output in self._leaving:
             yield node.inputs[0], _largest(self._ranges.of(node.inputs[0]))
-        wanted += ((operand, CANCELS) for operand in _moments(graph, node))
+        wanted += ((operand, EXACT) for operand in _beside_extremes(graph, node))
         steep = steep or self._cancels(node)
         if not steep and all(factor <= 1 for _, factor in wanted):
             return
@@ -169,72 +162,18 @@ def _largest(ends: Range) -> float:
     return max(map(abs, ends))
 
 
-def _moments(graph: Graph, node: Node) -> Iterator[int | Input]:
-    """Yield the operands of differences between a mean of products and a product of means, as of a variance, and
-    between numbers and the least or greatest of some."""
+def _beside_extremes(graph: Graph, node: Node) -> Iterator[int | Input]:
+    """Yield the operands of differences between numbers and the least or greatest one of some."""
     for op in node.epilogue:
-        if op.function == "sub":
-            is_product, is_average, is_extreme = (
-                [of(graph, node, o) for o in op.operands] for of in (_is_product, _is_average, _is_extreme)
-            )
-            is_moment = (is_product[0] and is_average[1]) or (is_product[1] and is_average[0])
-            if is_moment or any(is_extreme):
-                yield from (o if isinstance(o, Input) else o.index for o in op.operands)
-
-
-def _is_product(graph: Graph, node: Node, operand: Operand) -> bool:
-    """Whether an operand is a product of two sums or means, or a multiple of one."""
-    at = _computing(graph, node, operand)
-    if at is None:
-        return False
-    node, op = at
-    if op is None:
-        return node.kind == "matmul" and all(_is_average(graph, node, Input(i)) for i in range(2))
-    computed = [o for o in op.operands if not _is_constant(graph, node, o)]
-    if op.function == "square" or (op.function == "mul" and len(computed) == 2):
-        return all(_is_average(graph, node, o) for o in computed)
-    return op.function in LINEAR and len(computed) == 1 and _is_product(graph, node, computed[0])
-
-
-def _is_average(graph: Graph, node: Node, operand: Operand) -> bool:
-    """Whether an operand is a sum or mean of several numbers, or a multiple of one."""
-    at = _computing(graph, node, operand)
-    if at is None:
-        return False
-    node, op = at
-    if op is None:
-        rule = KINDS.get(node.kind)
-        return rule is not None and rule.passes == "averaged" and _terms(graph, node) >= FEW
-    computed = [o for o in op.operands if not _is_constant(graph, node, o)]
-    return op.function in LINEAR and len(computed) == 1 and _is_average(graph, node, computed[0])
+        if op.function == "sub" and any(_is_extreme(graph, node, o) for o in op.operands):
+            yield from (o if isinstance(o, Input) else o.index for o in op.operands)
 
 
 def _is_extreme(graph: Graph, node: Node, operand: Operand) -> bool:
-    at = _computing(graph, node, operand)
-    if at is None or at[1] is not None or not isinstance(at[0].attributes, Reduce):
+    made, op = origin(graph, node, operand)
+    if made is None or op is not None or not isinstance(made.attributes, Reduce):
         return False
-    return at[0].attributes.function in ("max", "min")
-
-
-def _computing(graph: Graph, node: Node, operand: Operand) -> tuple[Node, EpilogueOp | None] | None:
-    """Return the node and the epilogue op that compute an operand, wherever its elements are moved; None for the op
-    where it is a kernel's result, None for what no node computes."""
-    while True:
-        if isinstance(operand, Input):
-            if node.inputs[operand.index] not in graph.producer:
-                return None
-            node = graph.producer[node.inputs[operand.index]]
-            operand = Value(len(node.epilogue))
-        elif operand.index:
-            return node, node.epilogue[operand.index - 1]
-        elif node.kind in MOVE:
-            operand = Input(0)
-        else:
-            return node, None
-
-
-def _is_constant(graph: Graph, node: Node, operand: Operand) -> bool:
-    return isinstance(operand, Input) and graph[node.inputs[operand.index]].is_constant
+    return made.attributes.function in ("max", "min")
 
 
 def averages_products(graph: Graph, node: Node) -> bool:

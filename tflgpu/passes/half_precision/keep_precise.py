@@ -11,6 +11,7 @@ from tflgpu.graph.ir import Graph, KeptFor, Node, TensorId
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.image.pooling import Pool
 from tflgpu.passes.half_precision.amplification import MOST, Amplifications, averages_products
+from tflgpu.passes.half_precision.cancellation import Cancellations
 from tflgpu.passes.half_precision.ranges import FLOAT_MAX, KEEP_RANGE, LARGEST, USUAL, Ranges, fits
 from tflgpu.target import HALF_MAX
 
@@ -39,13 +40,14 @@ def keep_precise(graph: Graph) -> Graph:
     Products with weights are assumed to be in range. Where a sum of many of them has to be precise, it is stored in
     float, but its weights are not, as their errors average out; unless it leads to an index or a branch.
     """
-    amplified = Amplifications(graph, Ranges(graph, USUAL), leaving_tensors(graph))
+    usual = Ranges(graph, USUAL)
+    amplified = Amplifications(graph, usual, leaving_tensors(graph))
     ranges, out_of_reach = Ranges(graph, LARGEST), _out_of_reach(graph)
     reasons: Mapping[KeptFor, Collection[TensorId]] = {  # of a tensor with several, the last one counts
         "whole": _whole_numbers(graph, ranges),
         "mean": _statistics(graph),
         "underflow": amplified.near_zero | out_of_reach["underflow"],
-        "cancellation": [t for t, factor in amplified.found.items() if factor > MOST],
+        "cancellation": Cancellations(graph, usual).found | {t for t, f in amplified.found.items() if f > MOST},
         "index": amplified.deciding,
         "overflow": {t for t, ends in ranges.computed().items() if not fits(ends)} | out_of_reach["overflow"],
     }

@@ -44,6 +44,9 @@ BOOLEANS = frozenset(("logical_and", "logical_not", "logical_or", "to_bool", *CO
 # The least and the greatest number of element types that hold small ones only.
 SMALL_TYPES: Mapping[str, Range] = {"bool": (0.0, 1.0), "int8": (-128.0, 127.0), "uint8": (0.0, 255.0)}
 
+# The least number of half but zero.
+LEAST = 2.0**-24
+
 FLOAT_MAX = float(np.finfo(np.float32).max)
 
 # Part of the limit: a mean as a sum times a rounded 1 / n is no larger than its terms.
@@ -227,6 +230,8 @@ def _applied(
     """Return the range of a function, by its results at the ends of its operands' ranges and where functions turn."""
     if is_square:
         function, operands = "square", operands[:1]
+    if function == "log":  # which is -inf of 0: of the least number of half
+        operands = tuple((max(low, LEAST), max(high, LEAST)) for low, high in operands)
     points = [sorted({low, high, *(p for p in TURNS if low < p < high)}) for low, high in operands]
     grid = np.array(list(product(*points)))
     results = apply(function, list(grid.T), parameters).astype(np.float64)
