@@ -22,12 +22,14 @@ from tests.frontend.control_flow.control_models import Kind, while_loop
 from tests.frontend.control_flow.padded_suppression import draw_boxes, padded_suppression
 from tests.frontend.dynamic_models import Draw, DynamicBuilder
 from tests.frontend.stateful_models import assign, first_values, read
+from tests.measure.half_attacks import Attack, cosines_of_rows, joined
 from tests.support.models import Builder
 from tflgpu.fallback.guarded_process import GuardedProcess
 from tflgpu.measure import half_check
 from tflgpu.measure.half_check import compared
+from tflgpu.measure.mixed_precision.generated_inputs import checked_inputs
 from tflgpu.measure.trace import Result, trace
-from tflgpu.model.tensor_info import Quantization
+from tflgpu.model.tensor_info import Quantization, TensorInfo
 from tflgpu.options import options_of
 from tflgpu.report.half_precision import NOT_ASKED, HalfPrecision
 from tflgpu.runtime.instance import Instance
@@ -383,3 +385,17 @@ def test_the_callers_inputs_are_tried(tmp_path: Path) -> None:
     data = builder.finish([y])
     assert not (verdict(data, tmp_path, half_check="auto") or HalfPrecision("")).repaired
     assert kept_in_float(data, tmp_path, calibration=[np.full(WIDE, 1e5, np.float32)]).inputs == 1
+
+
+def test_inputs_far_from_zero_are_tried(tmp_path: Path) -> None:
+    """Near rows are alike in half precision only if they are far from zero."""
+    kept_in_float(joined({"x": Attack(cosines_of_rows)}), tmp_path)
+
+
+def test_inputs_of_one_shape_are_drawn_apart() -> None:
+    infos = [TensorInfo(name, (1, 16, 64), "float32", None) for name in ("x", "y")]
+    sets = checked_inputs(infos, [None, None])
+    assert not any(np.array_equal(x, y) for x, y in sets)
+    assert [round(float(np.mean(each))) for each in sets] == [0, 0, 0, 20]
+    picture = TensorInfo("image", (1, 16, 16, 3), "float32", None)
+    assert len(checked_inputs([picture], [None])) == 3

@@ -29,6 +29,8 @@ CENTRED = 1  # the place of the scale around zero
 TEN = 10  # times the usual scale
 TEN_TIMES = 2  # the place of such inputs in those of a check
 
+OFFSET = 20  # deviations by which numbers lie from zero, whose differences are much smaller than they are
+
 LEAST_SIDE = 8  # pixels of an image
 LARGEST_SIDE = 64  # of one that is drawn fast
 CHANNELS = (1, 3, 4)
@@ -46,43 +48,61 @@ def generated_inputs(infos: Sequence[TensorInfo], declared: Sequence[Normalizati
         declared: The normalization that the file gives for each input; None where it gives none.
     """
     return [
-        [_input(info, normalization, number) for info, normalization in zip(infos, declared, strict=True)]
+        [_input(info, of, number, place) for place, (info, of) in enumerate(zip(infos, declared, strict=True))]
         for number in range(len(KINDS))
     ]
 
 
 def checked_inputs(infos: Sequence[TensorInfo], declared: Sequence[Normalization | None]) -> list[list[Array]]:
-    """Return few sets of inputs: a picture or signal; normal numbers, and ten times those if the file names no scale.
+    """Return few sets of inputs: a picture or signal; if the file names no scale, normal numbers, ten times those, and
+    such around a number far from zero, which images are not.
 
     Args:
         infos: The model's inputs.
         declared: The normalization that the file gives for each input; None where it gives none.
     """
-    sets = [[small_picture(info, of) for info, of in zip(infos, declared, strict=True)]]
-    floats = [np.dtype(info.dtype).kind == "f" for info in infos]
-    for factor in (1, TEN) if any(floats) else ():
-        if None in declared:
-            sets.append([_normal(info, factor) if f else x for info, f, x in zip(infos, floats, sets[0], strict=True)])
-    return sets
+    first = [small_picture(info, of, place) for place, (info, of) in enumerate(zip(infos, declared, strict=True))]
+    floats = [info for info in infos if np.dtype(info.dtype).kind == "f"]
+    kinds: list[tuple[int, int]] = []
+    if None in declared and floats:
+        kinds += [(1, 0), (TEN, 0)]
+        if not all(map(_is_picture, floats)):
+            kinds += [(1, OFFSET)]
+    return [first, *(_normal(infos, *kind, first) for kind in kinds)]
 
 
-def _normal(info: TensorInfo, factor: int) -> Array:
-    numbers = np.random.default_rng((SEED, factor)).standard_normal(info.shape, np.float32)
-    return (factor * numbers).astype(info.dtype)
+def _normal(infos: Sequence[TensorInfo], factor: int, mean: int, others: Sequence[Array]) -> list[Array]:
+    """Draw normal numbers, around zero where they are an image; those of ``others`` are for inputs of integers."""
+    generator = np.random.default_rng((SEED, factor))
+    found = []
+    for info, other in zip(infos, others, strict=True):
+        if np.dtype(info.dtype).kind == "f":
+            center = 0 if _is_picture(info) else mean
+            found.append((center + factor * generator.standard_normal(info.shape, np.float32)).astype(info.dtype))
+        else:
+            found.append(other)
+    return found
 
 
-def small_picture(info: TensorInfo, declared: Normalization | None = None) -> Array:
+def _is_picture(info: TensorInfo) -> bool:
+    """Whether an input is an image, and no matrix, which may be one of a single channel."""
+    axes = _image_axes(info.shape)
+    return axes is not None and (len(info.shape) > 3 or info.shape[axes[2]] > 1)
+
+
+def small_picture(info: TensorInfo, declared: Normalization | None = None, place: int = 0) -> Array:
     """Return one input, in which a large image repeats few pixels that are drawn.
 
     Args:
         info: The input.
         declared: Its normalization; None for the usual scale, which is -1..1 for floats.
+        place: Its number among a model's inputs, which differ.
     """
     axes = _image_axes(info.shape)
     drawn = list(info.shape)
     for axis in axes[:2] if axes else ():
         drawn[axis] = min(drawn[axis], LARGEST_SIDE)
-    array = _input(replace(info, shape=tuple(drawn)), declared, CENTRED)
+    array = _input(replace(info, shape=tuple(drawn)), declared, CENTRED, place)
     for axis in axes[:2] if axes else ():
         places = np.arange(info.shape[axis]) * drawn[axis] // info.shape[axis]
         array = array.take(places, axis)
@@ -111,8 +131,8 @@ def scales(declared: Sequence[Normalization | None]) -> list[int]:
     ]
 
 
-def _input(info: TensorInfo, declared: Normalization | None, number: int) -> Array:
-    generator = np.random.default_rng((SEED, number))
+def _input(info: TensorInfo, declared: Normalization | None, number: int, place: int) -> Array:
+    generator = np.random.default_rng((SEED, number, place) if place else (SEED, number))
     dtype, kind = np.dtype(info.dtype), KINDS[number]
     axes = _image_axes(info.shape)
     if dtype.kind == "b" or (dtype.kind in "iu" and dtype.itemsize >= 4):

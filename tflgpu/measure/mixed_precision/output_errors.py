@@ -25,7 +25,7 @@ class OutputErrors:
 
     def __init__(self, infos: Sequence[TensorInfo], answers: Sequence[Sequence[Array]], scales: Sequence[int]) -> None:
         """answers: in fp32, of several runs. scales: equal numbers for runs on inputs of one scale; 0 for the usual
-        one, whose runs count for all.
+        one, whose runs count for all but negative ones.
 
         Outputs that are integers, and stand for no numbers, are left out.
         """
@@ -33,7 +33,10 @@ class OutputErrors:
         self._answers = [self._floats(each) for each in answers]
         counted = range(len(self._counted))
         self._ranges = [
-            [_range([a[n] for a, s in zip(self._answers, scales, strict=True) if s in (0, scale)]) for n in counted]
+            [
+                _range([a[n] for a, s in zip(self._answers, scales, strict=True) if s in (min(scale, 0), scale)])
+                for n in counted
+            ]
             for scale in scales
         ]
 
