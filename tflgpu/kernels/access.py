@@ -29,7 +29,11 @@ class Coordinate:
     extent: int = 1
 
     def expression(self, width: int) -> str:
-        """Return the expression in C, of an output whose rows have ``width`` pixels."""
+        """Return the coordinate as an expression in C.
+
+        Args:
+            width: Pixels of a row of the output.
+        """
         whole = {"b": f"(b / {self.divisor} % {self.extent})", "y": f"(p / {width})", "x": f"(p % {width})"}
         return whole.get(self.kind, self.kind)
 
@@ -61,8 +65,12 @@ class Digit:
 
 
 def digits_of(factors: Sequence[Factor], unit: int) -> tuple[Digit, ...]:
-    """Return the digits of a unit's index, the most significant first. A unit's elements are neighbours of the last
-    factor."""
+    """Return the digits of a unit's index, the most significant first.
+
+    Args:
+        factors: Those of a view; a unit's elements are neighbours of the last one.
+        unit: Elements of a unit.
+    """
     digits, divisor = list[Digit](), 1
     for i, f in reversed(list(enumerate(factors))):
         extent, stride = (f.extent // unit, f.stride) if i == len(factors) - 1 else (f.extent, f.stride // unit)
@@ -122,10 +130,16 @@ def access(
     linear: bool = False,
     fixed: Collection[int] | None = None,
 ) -> Access:
-    """Access to a tensor of ``shape`` from kernels that write ``output``; axes are aligned at the last one.
+    """Return the access to a tensor from kernels that write an output; axes are aligned at the last one.
 
-    elements: its storage or its argument. fixed: the axes along which the operand does not follow the output. By
-    default those of size 1, as in numpy's broadcasting; a reduction names the reduced ones, a concatenation none.
+    Args:
+        name: The tensor's name in C.
+        elements: Its storage or its argument.
+        shape: The tensor's.
+        output: The output's shape.
+        linear: Whether the tensor is in row-major order.
+        fixed: The axes along which the operand does not follow the output. None for those of size 1, as in numpy's
+            broadcasting; a reduction names the reduced ones, a concatenation none.
     """
     source, target = geometry_of(shape), geometry_of(output)
     rank = len(output)
@@ -159,26 +173,52 @@ def access(
 
 
 def moved_access(name: str, elements: Elements, source: Geometry, strided: Strided, output: Shape) -> Access:
-    """Access through a movement that keeps vec4s together; see :func:`keeps_vec4s`."""
+    """Return the access through a movement that keeps vec4s together; see :func:`keeps_vec4s`.
+
+    Args:
+        name: The tensor's name in C.
+        elements: Its storage or its argument.
+        source: The tensor's geometry.
+        strided: The movement.
+        output: The shape of the output, and of the moved tensor.
+    """
     digits = digits_of(strided.factors, LANES)
     view = AccessView(strided.start // LANES, digits, source.slices, source.plane)
     return replace(access(name, elements, output, output), same=False, view=view)
 
 
 def keeps_vec4s(strided: Strided, source: Geometry, output: Geometry) -> bool:
-    """Whether a movement takes each vec4 of PHWC4 from a vec4."""
+    """Whether a movement takes each vec4 of PHWC4 from a vec4.
+
+    Args:
+        strided: The movement.
+        source: The tensor's geometry.
+        output: The moved tensor's geometry.
+    """
     return source.channels % LANES == output.channels % LANES == 0 and keeps_units(strided, LANES)
 
 
 def keeps_units(strided: Strided, unit: int) -> bool:
-    """Whether elements stay in units of ``unit`` neighbours."""
+    """Whether elements stay in units of neighbours.
+
+    Args:
+        strided: The movement.
+        unit: Elements of a unit.
+    """
     *outer, last = strided.factors or (Factor(1, 1),)
     together = last.stride == 1 and last.extent % unit == 0
     return unit == 1 or (together and all(n % unit == 0 for n in (strided.start, *(f.stride for f in outer))))
 
 
 def reach(argument: Argument, geometry: Geometry, output: Shape, fixed: set[int]) -> Access:
-    """Access that follows the output along the axes that are not ``fixed``, batch axes of size 1 broadcast."""
+    """Return the access that follows the output along all axes but some; batch axes of size 1 broadcast.
+
+    Args:
+        argument: The tensor's.
+        geometry: The tensor's.
+        output: The output's shape.
+        fixed: The axes along which the operand does not follow the output.
+    """
     padded = (1,) * (len(output) - len(geometry.shape)) + geometry.shape
     still = fixed | {i for i in range(len(output) - 2) if padded[i] == 1}
     return access(argument.name, argument, geometry.shape, output, fixed=still)

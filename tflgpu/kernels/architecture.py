@@ -233,8 +233,11 @@ PORTABLE = Architecture("portable", lambda _: True).register()
 
 
 def architectures(target: Target | None = None) -> list[Architecture]:
-    """Return the architectures of a device, the most general first, once their modules are imported; without one,
-    all."""
+    """Return the architectures of a device, the most general first, once their modules are imported.
+
+    Args:
+        target: The device; None for all architectures.
+    """
     included = [each for each in ARCHITECTURES if target is None or each.includes(target)]
     _import_modules(frozenset(each.name for each in included))
     return included
@@ -251,13 +254,23 @@ def _import_modules(architectures: frozenset[str]) -> None:
 
 
 def rewrites(phase: Phase, target: Target | None = None) -> list[RegisteredRewrite]:
-    """Return the passes of a phase for a device, in order; without a device, for all of them."""
+    """Return the passes of a phase for a device, in order.
+
+    Args:
+        phase: The phase.
+        target: The device; None for the passes of all devices.
+    """
     included = architectures(target)
     return [each for each in REWRITES.copy() if each.phase == phase and each.architecture in included]
 
 
 def lowerings(kind: str, target: Target) -> list[Lowering]:
-    """Return what makes kernels of nodes of a kind on a device, in order."""
+    """Return what makes kernels of nodes of a kind on a device, in order.
+
+    Args:
+        kind: The nodes'.
+        target: The device.
+    """
     included = architectures(target)
     return [each for each in LOWERINGS.get(kind, []) if each.architecture in included]
 

@@ -57,6 +57,12 @@ class Candidate(Generic[AnyTile, AnyWork]):
 def ranked(
     tiles: Iterable[AnyTile], count: Callable[[AnyTile], AnyCountedWork], target: Target
 ) -> list[Candidate[AnyTile, AnyCountedWork]]:
-    """Return the candidates of all ``tiles``, the fastest first; of equal ones the first stays first."""
+    """Return candidates, the fastest first; of equal ones the first stays first.
+
+    Args:
+        tiles: One for each candidate.
+        count: Counts the work of a kernel with a tile.
+        target: The device whose cycles are counted.
+    """
     counted = ((tile, count(tile)) for tile in tiles)
     return sorted((Candidate(tile, work, cycles(work, target)) for tile, work in counted), key=lambda c: c.cycles)

@@ -47,8 +47,12 @@ def _chosen(planning: Planning, fused: Graph, *, seems_faster: bool) -> Planning
 
 
 def fused_groups(apart: Graph, fused: Graph) -> dict[TensorId, tuple[Node, ...]]:
-    """Return the nodes of ``apart``, in order, whose place each node takes that only ``fused`` has, by what it
-    writes."""
+    """Return the nodes whose place each fused node takes, by what that writes.
+
+    Args:
+        apart: The graph before fusions; the nodes of a group are in its order.
+        fused: The same graph after them.
+    """
     last: dict[TensorId, TensorId] = {}  # of its group, what a node's last one writes
     for node in reversed(apart.nodes):
         if node.output not in fused.producer:

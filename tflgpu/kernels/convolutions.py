@@ -24,7 +24,12 @@ UNROLLED_TAPS = 25  # of a depthwise window; the weights of larger ones would no
 
 
 def bias_argument(request: Request, size: int) -> Argument:
-    """Return the bias as ``size`` floats; zeros where there is none."""
+    """Return the bias as an argument; zeros where there is none.
+
+    Args:
+        request: A convolution.
+        size: The number of floats; those past the bias are zero.
+    """
     return Argument("bias", "float", None, padded_bias(request.optional_constant(2), size))
 
 
@@ -43,7 +48,12 @@ class PackedWeights:
 
 
 def packed_weights(request: Request, block: int) -> PackedWeights:
-    """Return the weights of a convolution node, transposed or not, for blocks of ``block`` output channels."""
+    """Return the weights of a convolution node, transposed or not.
+
+    Args:
+        request: The convolution.
+        block: Output channels of a block.
+    """
     attributes, src, weights = request.node.attributes, request.input(0), request.value(1)
     assert isinstance(attributes, Convolution | TransposeConvolution)
     out = request.output.geometry.channels
@@ -88,7 +98,11 @@ def has_unrolled_taps(request: Request) -> bool:
 
 
 def unrolls(attributes: object) -> bool:
-    """:func:`has_unrolled_taps` by the attributes of a node of any kind."""
+    """:func:`has_unrolled_taps` by the attributes of a node.
+
+    Args:
+        attributes: Those of a node of any kind.
+    """
     if not isinstance(attributes, Depthwise):
         return False
     return attributes.multiplier == 1 and prod(attributes.window.kernel) <= UNROLLED_TAPS

@@ -86,5 +86,10 @@ class Demanding(Protocol):
 
 
 def cycles(work: Demanding, target: Target) -> float:
-    """Cycles of a kernel with this work on a target."""
+    """Return the cycles of a kernel on a target.
+
+    Args:
+        work: Counted for one tile configuration.
+        target: The device.
+    """
     return work.demand(target).cycles(target)

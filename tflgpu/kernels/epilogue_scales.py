@@ -10,10 +10,13 @@ from tflgpu.graph.ir import EpilogueOp, Value
 
 
 def without_division(epilogue: tuple[EpilogueOp, ...]) -> tuple[tuple[EpilogueOp, ...], float]:
-    """Return an epilogue that need not divide by the scale of the grid that it rounds to first, if value 0 is divided
-    by it.
+    """Return an epilogue for a value 0 that is divided by the scale of the grid to which it rounds first.
 
-    Also that scale; 1 and the same epilogue if it does anything else first.
+    Args:
+        epilogue: The node's.
+
+    Returns:
+        The epilogue and that scale; the same epilogue and 1 if it does anything else first.
     """
     if not epilogue or epilogue[0].function != "fake_quantize" or epilogue[0].operands != (Value(0),):
         return epilogue, 1.0

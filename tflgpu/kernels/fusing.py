@@ -26,7 +26,13 @@ def kernel_inputs(node: Node) -> int:
 
 
 def weights_and_bias(graph: AnyGraph, node: Node, zeros: NewTensors) -> tuple[TensorId, TensorId]:
-    """Return the two constants of a convolution; if it has no bias, zeros, which are added to ``zeros``."""
+    """Return the two constants of a convolution.
+
+    Args:
+        graph: The node's.
+        node: The convolution.
+        zeros: Gets a bias of zeros if there is none.
+    """
     weights, *bias = node.inputs[1 : kernel_inputs(node)]
     return weights, bias[0] if bias else zeros.constant(np.zeros(graph[node.output].shape[-1], np.float32))
 
@@ -34,11 +40,16 @@ def weights_and_bias(graph: AnyGraph, node: Node, zeros: NewTensors) -> tuple[Te
 def epilogue_without_inputs(
     graph: AnyGraph, node: Node, *, reads_padding: bool = True
 ) -> tuple[EpilogueOp, ...] | None:
-    """Return the epilogue of ``node`` for the inside of a kernel, where ops read no inputs: single numbers become
+    """Return the epilogue of a node for the inside of a kernel, where ops read no inputs: single numbers become
     parameters.
 
-    None if that cannot be, if an op computes no float, or if one makes anything but zero of the lanes past the last
-    channel and the kernel reads these.
+    Args:
+        graph: The node's.
+        node: Its epilogue is meant.
+        reads_padding: Whether the kernel reads the lanes past the last channel.
+
+    Returns:
+        None if that cannot be, if an op computes no float, or if one makes anything but zero of lanes that are read.
     """
     padded = reads_padding and graph[node.output].shape[-1] % LANES != 0
     epilogue = []
@@ -56,8 +67,11 @@ def epilogue_without_inputs(
 
 
 def inner_epilogue(epilogue: Sequence[EpilogueOp]) -> list[dict[str, object]]:
-    """Return what templates see of an epilogue between two operators of one kernel: ops on floats that read no
-    input."""
+    """Return what templates see of an epilogue between two operators of one kernel.
+
+    Args:
+        epilogue: Ops on floats that read no input.
+    """
     return [
         {
             "index": k + 1,
@@ -72,9 +86,16 @@ def inner_epilogue(epilogue: Sequence[EpilogueOp]) -> list[dict[str, object]]:
 
 
 def joined_node(kind: str, attributes: object, first: Node, second: Node, inputs: tuple[TensorId, ...]) -> Node:
-    """Return the node that computes ``second`` and ``first``, which it alone reads, from ``inputs``.
+    """Return the node that computes two others, the second of which alone reads the first.
 
-    After these come the inputs of the second one's epilogue, which stays the epilogue.
+    After its inputs come those of the second one's epilogue, which stays the epilogue.
+
+    Args:
+        kind: The new node's.
+        attributes: The new node's.
+        first: The first node.
+        second: The second node.
+        inputs: Those that the kernel reads.
     """
     return Node(
         kind,
@@ -87,7 +108,12 @@ def joined_node(kind: str, attributes: object, first: Node, second: Node, inputs
 
 
 def epilogue_behind(node: Node, inputs: int) -> tuple[EpilogueOp, ...]:
-    """Return the epilogue of ``node`` for a kernel that reads other inputs first; its own inputs come after them."""
+    """Return the epilogue of a node for a kernel that reads other inputs first; its own inputs come after them.
+
+    Args:
+        node: Its epilogue is meant.
+        inputs: The number of inputs that the kernel reads.
+    """
     known = kernel_inputs(node)
 
     def place(operand: Operand) -> Operand:

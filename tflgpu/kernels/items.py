@@ -31,7 +31,14 @@ def item_kernel(
 ) -> Kernel:
     """Return a kernel whose template goes through its items by ``templates/access/items.cl.j2``.
 
-    cost: rough floating-point operations of an item. items: how many, by default the vec4s of the output.
+    Args:
+        request: The node.
+        parameters: The template's; the items of a tile are filled in.
+        arguments: The kernel's inputs.
+        cost: Rough floating-point operations of an item.
+        items: How many there are; None for the vec4s of the output.
+        macs: Multiplications of the kernel, for reports.
+        value_type: The type of the kernel's own result.
     """
     count = request.output.geometry.vec4s if items is None else items
     per_tile = items_per_tile(count, request.target, cost)

@@ -65,7 +65,11 @@ class Storage(Elements):
         return value
 
     def share(self, shares: int) -> Storage:
-        """One of ``shares`` results that lie one after the other along the first axis."""
+        """Return one of several results that lie one after the other along the first axis.
+
+        Args:
+            shares: Their number.
+        """
         if shares == 1:
             return self
         first, *others = self.geometry.shape
@@ -99,7 +103,11 @@ class Argument(Elements):
     grid: Grid | None = None
 
     def move(self, place: Array) -> None:
-        """Hold the elements of a constant at ``place``, which has the same, so that no weights are held twice."""
+        """Hold the elements of a constant elsewhere, so that no weights are held twice.
+
+        Args:
+            place: Has the same elements.
+        """
         object.__setattr__(self, "data", place)
 
     @property

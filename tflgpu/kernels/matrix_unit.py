@@ -37,5 +37,9 @@ class MatrixUnit:
         return tensor_core_costs(self.name)
 
     def blocks(self, vec4s: int) -> int:
-        """How many blocks ``vec4s`` vec4s along a side of the product fill, the last one perhaps in part."""
+        """Return how many blocks vec4s along a side of the product fill, the last one perhaps in part.
+
+        Args:
+            vec4s: Along that side.
+        """
         return tile_count(vec4s, self.side // LANES)

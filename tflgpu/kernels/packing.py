@@ -21,7 +21,12 @@ from tflgpu.ops.movement.shaping import AxisMap
 
 
 def padded_bias(bias: Array | None, size: int) -> Array:
-    """``size`` elements: a bias, by default of zeros, and zeros after it."""
+    """Return a bias with zeros after it.
+
+    Args:
+        bias: None for zeros.
+        size: Elements of the result.
+    """
     values = np.zeros(size, np.float32)
     if bias is not None:
         values[: bias.size] = bias.reshape(-1)
@@ -35,6 +40,9 @@ def reordered(view: Array) -> Array:
     """Return a contiguous copy of constants.
 
     A large one has a mapping of its own: when it is freed, the system has its memory back at once, and not a heap.
+
+    Args:
+        view: The constants in their new order.
     """
     if view.nbytes < LARGE:
         return np.ascontiguousarray(view)
@@ -64,8 +72,14 @@ class BlockInputs:
 
 
 def block_inputs(out: int, groups: int, block: int, source: Geometry) -> BlockInputs:
-    """Return what blocks of ``block`` out of ``out`` output channels read of ``source``, whose channels form
-    ``groups``."""
+    """Return the input channels that blocks of output channels read.
+
+    Args:
+        out: Output channels.
+        groups: Of the convolution.
+        block: Output channels of a block.
+        source: The image.
+    """
     blocks = tile_count(out, block)
     if groups == 1:
         return BlockInputs((0,) * blocks, source.slices)
@@ -87,9 +101,19 @@ class Groups:
 
 
 def mixed_groups(out: int, groups: int, block: int, read: BlockInputs, source: Geometry) -> Groups | None:
-    """Return the groups, if blocks of ``block`` output channels read input channels of groups that are not theirs.
+    """Return the groups, if blocks read input channels of groups that are not theirs.
 
     These have no weights, and a kernel must not multiply them: zero times infinity is NaN.
+
+    Args:
+        out: Output channels.
+        groups: Of the convolution.
+        block: Output channels of a block.
+        read: The input channels that blocks read.
+        source: The image.
+
+    Returns:
+        None if no block does so.
     """
     mixed = Groups(source.channels // groups, out // groups)
     for b, first in enumerate(read.first):
@@ -107,7 +131,14 @@ def _shifts(read: BlockInputs, out: int, groups: int, depth: int, block: int) ->
 
 
 def pack_dense(weights: Array, block: int, inputs: int, dtype: type[np.generic] = np.float32) -> Array:
-    """[out, kh, kw, in] -> packed, with ``inputs`` input channels; those past ``in`` are zero."""
+    """Return weights in blocks: [block][kh][kw][in][outputs of a block].
+
+    Args:
+        weights: [out, kh, kw, in].
+        block: Output channels of a block; those past the last one are zero.
+        inputs: Input channels of the result; those that the weights do not have are zero.
+        dtype: The result's.
+    """
     out, kh, kw, depth = weights.shape
     blocks = tile_count(out, block)
     packed = np.zeros((blocks * block, kh, kw, inputs), dtype)
@@ -116,7 +147,18 @@ def pack_dense(weights: Array, block: int, inputs: int, dtype: type[np.generic] 
 
 
 def inputs_of_blocks(weights: Array, groups: int, block: int, read: BlockInputs, inputs: int) -> Array:
-    """[out, kh, kw, in / groups] -> [out, kh, kw, ``inputs`` of a block], of which those of other groups are zero."""
+    """Return weights with all inputs of a block, of which those of other groups are zero.
+
+    Args:
+        weights: [out, kh, kw, in / groups].
+        groups: Of the convolution.
+        block: Output channels of a block.
+        read: The input channels that blocks read.
+        inputs: Input channels of a block.
+
+    Returns:
+        [out, kh, kw, inputs].
+    """
     out, kh, kw, depth = weights.shape
     aligned = np.zeros((out, kh, kw, inputs), weights.dtype)
     for o, shift in enumerate(_shifts(read, out, groups, depth, block)):
@@ -125,7 +167,14 @@ def inputs_of_blocks(weights: Array, groups: int, block: int, read: BlockInputs,
 
 
 def packing_nodes(emit: Emitter, weights: Tensor, groups: int, source: Geometry) -> Tensor:
-    """Nodes that pack ``weights`` of a convolution of ``source`` in blocks of ``RUNTIME_BLOCK``."""
+    """Return nodes that pack weights that a run computes, in blocks of ``RUNTIME_BLOCK``.
+
+    Args:
+        emit: Gets the nodes.
+        weights: [out, kh, kw, in / groups].
+        groups: Of the convolution.
+        source: The image.
+    """
     (out, kh, kw, depth), precise = weights.shape, weights.precise
     read = block_inputs(out, groups, RUNTIME_BLOCK, source)
     inputs, blocks = read.slices * LANES, len(read.first)

@@ -70,12 +70,19 @@ class Phases:
         return uneven or any(self.leaves_image)
 
     def geometry(self, channels: int) -> Geometry:
-        """Return the geometry of one phase of an output of ``channels``."""
+        """Return the geometry of one phase of an output.
+
+        Args:
+            channels: The output's.
+        """
         return Geometry((self.batch, self.height, self.width, channels))
 
     def weights(self, weights: Array) -> list[Array]:
-        """Return the weights of each phase, with zeros for taps that it does not have; ``weights``: [out, kh, kw,
-        in]."""
+        """Return the weights of each phase, with zeros for taps that it does not have.
+
+        Args:
+            weights: [out, kh, kw, in].
+        """
         found, shape = [], (len(weights), *self.window_of_phase.kernel, weights.shape[3])
         for phase in product(*map(range, self.counts)):
             first_y, first_x = ((p + b) % s for p, b, s in zip(phase, self.before, self.stride, strict=True))
@@ -92,7 +99,13 @@ def phases_of(request: Request) -> Phases | None:
 
 
 def phases_between(attributes: object, src: Geometry, dst: Geometry) -> Phases | None:
-    """:func:`phases_of` by the attributes of a convolution of an image ``src`` that gives ``dst``."""
+    """:func:`phases_of` by the attributes of a convolution.
+
+    Args:
+        attributes: Those of a node; only transposed convolutions have phases.
+        src: The image.
+        dst: The result.
+    """
     if not isinstance(attributes, TransposeConvolution):
         return None
     window, rows, columns = attributes.window, dst.height, dst.width

@@ -26,12 +26,20 @@ AnyAttributes = TypeVar("AnyAttributes")
 
 
 def first_ranked(_: Request, ranked: Sequence[TileConfig]) -> TileConfig:
-    """Return the configuration that the cost model ranks first."""
+    """Return the configuration that the cost model ranks first.
+
+    Args:
+        ranked: The fastest first.
+    """
     return ranked[0]
 
 
 def constant_element(dtype: str) -> ElementType:
-    """Return the element type of a constant in device memory where nothing asks for another."""
+    """Return the element type of a constant in device memory where nothing asks for another.
+
+    Args:
+        dtype: Numpy's name of its type.
+    """
     if vector_of(dtype) in WIDE:
         return DEVICE_ELEMENTS[dtype]
     kind = np.dtype(dtype).kind
@@ -56,19 +64,28 @@ class Request:
     shares: int = 1
 
     def choose(self, ranked: Sequence[TileConfig]) -> TileConfig:
-        """One of several tile configurations, of which ``ranked`` has the one that seems the fastest first.
+        """Return one of several tile configurations. A lowering asks once at most, and may be given any of them.
 
-        A lowering asks once at most, and may be given any of them.
+        Args:
+            ranked: The one that seems the fastest comes first.
         """
         return self.chooser(self, ranked)
 
     def choose_candidate(self, candidates: Sequence[Candidate[AnyTile, AnyWork]]) -> Candidate[AnyTile, AnyWork]:
-        """:meth:`choose` among candidates."""
+        """Return one of several candidates, as :meth:`choose` does.
+
+        Args:
+            candidates: The one that seems the fastest comes first.
+        """
         by_config = {candidate.tile.config: candidate for candidate in candidates}
         return by_config[self.choose(list(by_config))]
 
     def chooses_fusion(self, seems_faster: bool) -> bool:
-        """:meth:`choose` whether the node takes the place of its parts."""
+        """Return whether the node takes the place of its parts, as :meth:`choose` decides.
+
+        Args:
+            seems_faster: Whether the cost model would do so.
+        """
         return self.choose((FUSED, APART) if seems_faster else (APART, FUSED)) == FUSED
 
     @property
@@ -82,15 +99,22 @@ class Request:
         return repr((kind, inputs, self.output, epilogue, self.target, limits, parts))
 
     def key(self, chosen: Sequence[TileConfig]) -> str:
-        """Return a name of the kernel that a lowering makes of this with the tile configurations that it has chosen.
+        """Return a name of the kernel that a lowering makes of this.
 
         It is made of what a kernel is planned from, not of its text, and names no tensors: equal layers of all models
         have the same. Kernels that differ in the values of constants may have the same, too.
+
+        Args:
+            chosen: The tile configurations that the lowering has chosen.
         """
         return blake2b(repr((self.signature, chosen)).encode(), digest_size=8).hexdigest()
 
     def attributes(self, kind: type[AnyAttributes]) -> AnyAttributes:
-        """Return the node's attributes, which are of this class."""
+        """Return the node's attributes.
+
+        Args:
+            kind: Their class.
+        """
         attributes = self.node.attributes
         assert isinstance(attributes, kind)
         return attributes
@@ -101,30 +125,54 @@ class Request:
         return self.storage[self.node.output]
 
     def input(self, index: int) -> Storage:
-        """How input ``index`` lies in memory, be it an activation or a constant that takes the place of one."""
+        """Return how an input lies in memory, be it an activation or a constant that takes the place of one.
+
+        Args:
+            index: The input's number.
+        """
         tensor = self.node.inputs[index]
         return self.storage.get(tensor) or Storage(self.shape(index), constant_element(self.graph[tensor].dtype))
 
     def value(self, index: int) -> Array | None:
-        """Return the value of input ``index`` if it is a constant."""
+        """Return the value of an input if it is a constant; else None.
+
+        Args:
+            index: The input's number.
+        """
         return self.graph[self.node.inputs[index]].data
 
     def is_constant(self, index: int) -> bool:
-        """Whether input ``index`` is a constant."""
+        """Whether an input is a constant.
+
+        Args:
+            index: The input's number.
+        """
         return self.graph[self.node.inputs[index]].is_constant
 
     def constant(self, index: int) -> Array:
-        """Return the value of input ``index``, a constant."""
+        """Return the value of an input that is a constant.
+
+        Args:
+            index: The input's number.
+        """
         data = self.value(index)
         assert data is not None, f"input {index} of {self.node.kind} is no constant"
         return data
 
     def optional_constant(self, index: int) -> Array | None:
-        """Return the value of kernel input ``index`` if the node has one that its epilogue does not read."""
+        """Return the value of a kernel input; None if the node has none that its epilogue does not read.
+
+        Args:
+            index: The input's number; it is a constant if it is there.
+        """
         return self.constant(index) if self._reads(index) else None
 
     def is_computed(self, index: int) -> bool:
-        """Whether the node has a kernel input ``index`` that is no constant."""
+        """Whether the node has a kernel input that is no constant.
+
+        Args:
+            index: The input's number.
+        """
         return self._reads(index) and not self.is_constant(index)
 
     def _reads(self, index: int) -> bool:
@@ -132,22 +180,34 @@ class Request:
         return index < len(self.node.inputs) and index not in self.node.epilogue_inputs
 
     def activation(self, name: str, index: int) -> Argument:
-        """Return the argument for input ``index``, an activation, or in its place a constant in PHWC4, floats in
-        float."""
+        """Return the argument for an activation, or in its place for a constant in PHWC4, floats in float.
+
+        Args:
+            name: The argument's in C.
+            index: The input's number.
+        """
         element, data = self.input(index).type, self.value(index)
         if data is None:
             return Argument(name, element, self.node.inputs[index], grid=self.input(index).grid)
         return Argument(name, element, None, pack(data.astype(HOST_DTYPES[element])))
 
     def shape(self, index: int) -> Geometry:
-        """Return the geometry of input ``index``, constant or not."""
+        """Return the geometry of an input, constant or not.
+
+        Args:
+            index: The input's number.
+        """
         return geometry_of(self.graph[self.node.inputs[index]].shape)
 
     def operand(self, name: str, index: int) -> Argument:
-        """Return the argument for input ``index``, an activation or a constant in PHWC4.
+        """Return the argument for an activation or a constant in PHWC4.
 
         Vectors and scalars stay in float: they cost nothing, and half precision loses small ones (an epsilon of 1e-5).
         So does what half precision cannot reach: a mask of -1e9.
+
+        Args:
+            name: The argument's in C.
+            index: The input's number.
         """
         data = self.value(index)
         if data is None:
@@ -160,7 +220,12 @@ class Request:
         return Argument(name, "float" if kept else self.target.storage, None, pack(data.astype(np.float32)))
 
     def operand_access(self, argument: Argument, index: int) -> Access:
-        """Where kernels read input ``index`` for an element of the output, as an operand of its shape or smaller."""
+        """Return where kernels read an input for an element of the output, as an operand of its shape or smaller.
+
+        Args:
+            argument: The input's.
+            index: The input's number.
+        """
         view, output = dict(self.node.views).get(index), self.output.geometry.shape
         if view is None:
             return access(argument.name, argument, self.shape(index).shape, output)
@@ -168,12 +233,20 @@ class Request:
         return moved_access(argument.name, argument, self.shape(index), view, output)
 
     def factor_type(self, *elements: ElementType) -> Literal["float", "half"]:
-        """Return the type in which a kernel multiplies elements that are stored as these: half only if all of them
-        are."""
+        """Return the type in which a kernel multiplies: half only if all operands are stored in half.
+
+        Args:
+            *elements: The types in which operands are stored.
+        """
         return "half" if self.target.arithmetic == "half" and set(elements) == {"half"} else "float"
 
     def weights(self, name: str, packed: Array) -> Argument:
-        """Return a packed constant in the precision of the model."""
+        """Return a packed constant in the precision of the model.
+
+        Args:
+            name: The argument's in C.
+            packed: The constant in the kernel's order.
+        """
         return Argument(name, self.target.storage, None, packed)
 
 

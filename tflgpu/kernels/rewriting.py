@@ -32,7 +32,11 @@ class Planning:
     decisions: Decisions = field(default_factory=dict)
 
     def target_of(self, tensor: TensorId) -> Target:
-        """Return the device for the kernel that computes a tensor: its groups may have fewer work-items."""
+        """Return the device for the kernel that computes a tensor: its groups may have fewer work-items.
+
+        Args:
+            tensor: The output of a node.
+        """
         size = self.group_sizes.get(tensor)
         return self.target if size is None else self.target.with_groups(size)
 
@@ -57,7 +61,13 @@ class Planning:
     def with_nodes(
         self, nodes: Iterable[Node], tensors: Iterable[Tensor] = (), storage: Mapping[TensorId, Storage] | None = None
     ) -> Planning:
-        """Return the same with other nodes. tensors, storage: what is new."""
+        """Return the same with other nodes.
+
+        Args:
+            nodes: All nodes, in an order of execution.
+            tensors: Those that are new.
+            storage: That of new tensors; None for none.
+        """
         graph = self.graph.with_nodes(nodes, tensors)
         return replace(self, graph=graph, storage={**self.storage, **(storage or {})})
 

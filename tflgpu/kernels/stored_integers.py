@@ -38,13 +38,22 @@ class StoredIntegers:
         return 8 // self.bits
 
     def scale_block(self, inputs: int) -> int:
-        """How many of ``inputs`` inputs, the padded depth, have the same scale."""
+        """Return how many inputs have the same scale.
+
+        Args:
+            inputs: The padded depth.
+        """
         return self.block if self.scales.shape[1] > 1 else inputs
 
     def weights(self, name: str, block: int, inputs: int) -> Argument:
-        """Return the integers in the order of :func:`pack_dense`, which takes blocks of outputs and the padded depth.
+        """Return the integers in the order of :func:`pack_dense`.
 
         A byte of two integers has that of the input with the even number in its lower half.
+
+        Args:
+            name: The argument's in C.
+            block: Outputs of a block.
+            inputs: The padded depth.
         """
         packed = pack_dense(self.integers[:, None, None, :], block, inputs, np.int8)
         if self.together == 2:
@@ -52,7 +61,11 @@ class StoredIntegers:
         return Argument(name, "char", None, packed)
 
     def scales_argument(self, outputs: int) -> Argument:
-        """Return the scales [block of inputs][output], of ``outputs`` outputs, the last of which have none."""
+        """Return the scales [block of inputs][output].
+
+        Args:
+            outputs: The last of them have none, and 0.
+        """
         padded = np.zeros((self.scales.shape[1], outputs), np.float32)
         padded[:, : len(self.scales)] = self.scales.T
         return Argument("scales", "float", None, padded)
@@ -75,7 +88,12 @@ def stored_integers(request: Request) -> StoredIntegers | None:
 
 
 def integers_of(weights: Tensor, out: int) -> StoredIntegers | None:
-    """Return a constant of ``out`` rows, as :func:`stored_integers`."""
+    """Return a constant, as :func:`stored_integers`; None if it is none of integers.
+
+    Args:
+        weights: The constant.
+        out: Its rows.
+    """
     elements, scale = weights.data if weights.scale is not None else None, weights.scale
     if elements is None or scale is None:
         return None

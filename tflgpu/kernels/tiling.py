@@ -22,20 +22,33 @@ TILES_PER_CORE = 8
 
 
 def tile_count(items: int, per_tile: int) -> int:
-    """How many tiles of ``per_tile`` items there are; the last may be smaller."""
+    """Return how many tiles items fill; the last may be smaller.
+
+    Args:
+        items: Their number.
+        per_tile: Items of a tile.
+    """
     return -(-items // per_tile)
 
 
 def power_of_two(most: int) -> int:
-    """Return the largest power of two that is at most ``most``."""
+    """Return the largest power of two that is at most a number.
+
+    Args:
+        most: The number, at least 1.
+    """
     return 1 << most.bit_length() - 1
 
 
 def items_per_tile(items: int, target: Target, cost: int) -> int:
-    """How many of ``items`` equal pieces of work one tile should take.
+    """Return how many of equal pieces of work one tile should take.
 
-    cost: rough floating-point operations of one piece. On a CPU a tile is one work-item's loop; on a GPU each work-item
-    takes one piece.
+    On a CPU a tile is one work-item's loop; on a GPU each work-item takes one piece.
+
+    Args:
+        items: The number of pieces.
+        target: The device.
+        cost: Rough floating-point operations of one piece.
     """
     if target.family == "gpu":
         return target.local_size
@@ -45,20 +58,35 @@ def items_per_tile(items: int, target: Target, cost: int) -> int:
 
 
 def most_per_tile(target: Target, cost: int) -> int:
-    """How many pieces of ``cost`` floating-point operations the loops of one work-item can compute; at least one.
+    """Return how many pieces the loops of one work-item can compute; at least one.
 
     A turn of a loop computes an operation, if not more: softmax passes three times through a row for 4 of an element.
+
+    Args:
+        target: The device.
+        cost: Floating-point operations of a piece.
     """
     return max(1, target.limits.loop_turns // max(1, cost))
 
 
 def waves(tiles: int, target: Target) -> int:
-    """How many tiles the busiest compute unit of a GPU computes."""
+    """Return how many tiles the busiest compute unit of a GPU computes.
+
+    Args:
+        tiles: All of a kernel.
+        target: The GPU.
+    """
     return tile_count(tiles, target.compute_units)
 
 
 def can_split(target: Target, split_k: int, vec4s: int) -> bool:
-    """Whether ``split_k`` work-items can share ``vec4s`` accumulators; each has whole groups of work-items in step."""
+    """Whether work-items can share accumulators; each share has whole groups of work-items in step.
+
+    Args:
+        target: The device.
+        split_k: The number of shares.
+        vec4s: Accumulators of a work-item.
+    """
     if split_k == 1:
         return True
     whole = target.local_size // split_k >= target.cost_model.lockstep
@@ -66,7 +94,12 @@ def can_split(target: Target, split_k: int, vec4s: int) -> bool:
 
 
 def fits_registers(target: Target, vec4s: int) -> bool:
-    """Whether a work-item may have ``vec4s`` accumulators: half of the registers are for operands and addresses."""
+    """Whether a work-item may have accumulators: half of the registers are for operands and addresses.
+
+    Args:
+        target: The device.
+        vec4s: Accumulators of a work-item.
+    """
     return 2 * LANES * vec4s <= target.limits.registers
 
 
@@ -76,10 +109,14 @@ def operand_vec4s(target: Target) -> int:
 
 
 def fits_local(target: Target, vec4s: int) -> bool:
-    """Whether a work-group may take ``vec4s`` float4 elements of local memory to share work.
+    """Whether a work-group may take local memory to share work.
 
     Where a part of the global memory serves as local memory, work-items that share nothing are faster: by 3 to 27% of
     the time of face_landmark, selfie_segmenter and MobileNetV1 0.25 on Intel's runtime and PoCL, in turns.
+
+    Args:
+        target: The device.
+        vec4s: Elements of float4.
     """
     if not target.limits.local_is_real:
         return vec4s == 0
@@ -92,13 +129,23 @@ def local_vec4s(target: Target) -> int:
 
 
 def reduces_in_subgroups(target: Target, sharers: int) -> bool:
-    """Whether sub-groups reduce what ``sharers`` work-items share, before all of them meet in local memory.
+    """Whether sub-groups reduce what work-items share, before all of them meet in local memory.
 
     Only where these are the whole group: which of its work-items form a sub-group is the compiler's affair.
+
+    Args:
+        target: The device.
+        sharers: Work-items that share a result.
     """
     return target.limits.subgroup_width > 0 and sharers == target.local_size
 
 
 def split_workspace(target: Target, split_k: int, vec4s: int) -> int:
-    """float4 elements of local memory for the partial sums of all work-items, ``vec4s`` each; none without a split."""
+    """Return the float4 elements of local memory for the partial sums of all work-items; none without a split.
+
+    Args:
+        target: The device.
+        split_k: The number of shares.
+        vec4s: Accumulators of a work-item.
+    """
     return target.local_size * vec4s if split_k > 1 else 0
