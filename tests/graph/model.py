@@ -10,18 +10,14 @@ from numpy.typing import NDArray
 
 from tests.quick import RUNTIMES
 from tests.support.models import Builder
-from tflgpu.codegen.link import link
-from tflgpu.codegen.render import render
+from tests.support.running import run_plan
 from tflgpu.frontend.lower import lower
 from tflgpu.graph.ir import Graph, Node, remove_dead, verify
 from tflgpu.model.reader import read_model
-from tflgpu.options import Options
-from tflgpu.passes import Pass
+from tflgpu.options import Execution, Options
+from tflgpu.passes import PASSES, Pass
 from tflgpu.plan import make_plan
-from tflgpu.runtime.executors.launch_executor import LaunchExecutor
-from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose, devices
-from tflgpu.runtime.opencl.session import open_session
 
 Floats = NDArray[np.float32]
 IMAGE = (1, 6, 5, 7)
@@ -59,12 +55,10 @@ def run(graph: Graph) -> list[Floats]:
     """On the first of the runtimes under test that is here."""
     here = {device.platform for device in devices()}
     device = choose(next((name for name in RUNTIMES if name in here), RUNTIMES[0]))
-    session = open_session(device)
-    plan = make_plan(graph, device.target(Options(precision="fp32")))
+    plan = make_plan(graph, device.target(Options(precision="fp32", execution=Execution(executor="launch"))))
     rng = np.random.default_rng(4)
     inputs = [rng.standard_normal(graph[t].shape).astype(np.float32) for t in graph.inputs]
-    source = render(plan)
-    return LaunchExecutor(link(plan, source.names), build(source.text, session)[0], session).run(inputs)
+    return run_plan(plan, inputs, device)
 
 
 def assert_same_results(before: Graph, after: Graph) -> None:
@@ -72,9 +66,16 @@ def assert_same_results(before: Graph, after: Graph) -> None:
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 
-def apply(rewrite: Pass, before: Graph) -> Graph:
+def rewritten(passes: str, graph: Graph) -> Graph:
+    """passes: one after another, by the names that ``tflgpu show --after`` takes."""
+    for name in passes.split():
+        graph = PASSES[name](graph)
+    return graph
+
+
+def apply(rewrite: str | Pass, before: Graph) -> Graph:
     """The rewritten graph, verified, and with the results of the old one."""
-    after = remove_dead(rewrite(before))
+    after = remove_dead(rewritten(rewrite, before) if isinstance(rewrite, str) else rewrite(before))
     verify(after)
     assert_same_results(before, after)
     return after

@@ -7,7 +7,6 @@ from math import prod
 import pytest
 
 from tests.graph.model import Model, apply, kinds
-from tflgpu.passes.gather_rows import gather_rows
 
 
 class Windows(Model):
@@ -45,7 +44,7 @@ def test_shifted_windows_are_one_gather(batch: int) -> None:
     z = m.add("FULLY_CONNECTED", [rows, m.weights(8, 8)])
     z = m.transpose(m.reshape(z, batch, 2, 3, 3, 3, 8), (0, 1, 3, 2, 4, 5))
     z = m.roll(m.roll(m.reshape(z, batch, 6, 9, 8), 1, 4), 2, 4)
-    merged = apply(gather_rows, m.graph(m.add("ADD", [x, z]), m.add("TANH", [y])))
+    merged = apply("gather_rows", m.graph(m.add("ADD", [x, z]), m.add("TANH", [y])))
     assert kinds(merged)["gather"] == 2
     assert kinds(merged)["concatenate"] == kinds(merged)["rearrange"] == 0
 
@@ -60,6 +59,6 @@ def test_parts_that_are_read_stay() -> None:
     channels = m.roll(x, 3, 3)
     both = m.add("CONCATENATION", [y, channels], (1, 12, 9, 8), axis=1)
     graph = m.graph(m.add("EXP", [part]), m.add("ABS", [both]))
-    merged = apply(gather_rows, graph)
+    merged = apply("gather_rows", graph)
     assert kinds(merged)["gather"] == 1
     assert kinds(merged)["concatenate"] == 2

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.graph.model import Model, apply, kinds
+from tests.graph.model import Model, apply, kinds, rewritten
 from tflgpu.ops.image.convolution import Depthwise
-from tflgpu.passes.join_depthwise import join_depthwise
 
 IMAGE = (1, 9, 8, 24)
 
@@ -42,7 +41,7 @@ def joined(m: Model, results: Sequence[int], axis: int = 3) -> int:
 def test_neighbouring_channels_are_one_convolution(windows: tuple[int, ...]) -> None:
     m = Model()
     x = m.input(IMAGE)
-    graph = apply(join_depthwise, m.graph(joined(m, parts(m, x, windows, (6, 7, 8)[-len(windows) :]))))
+    graph = apply("join_depthwise", m.graph(joined(m, parts(m, x, windows, (6, 7, 8)[-len(windows) :]))))
     assert kinds(graph) == {"rearrange": 1, "depthwise": 1}
     (attributes,) = (n.attributes for n in graph.nodes if isinstance(n.attributes, Depthwise))
     assert attributes.window.kernel == (max(windows),) * 2
@@ -51,7 +50,7 @@ def test_neighbouring_channels_are_one_convolution(windows: tuple[int, ...]) -> 
 def test_all_channels_need_no_slice() -> None:
     m = Model()
     x = m.input(IMAGE)
-    graph = apply(join_depthwise, m.graph(joined(m, parts(m, x, (3, 5), (10, 14), (0, 10), stride=2))))
+    graph = apply("join_depthwise", m.graph(joined(m, parts(m, x, (3, 5), (10, 14), (0, 10), stride=2))))
     assert kinds(graph) == {"depthwise": 1}
 
 
@@ -63,13 +62,13 @@ def test_all_channels_need_no_slice() -> None:
 def test_others_stay_apart(windows: tuple[int, ...], starts: tuple[int, ...]) -> None:
     m = Model()
     graph = m.graph(joined(m, parts(m, m.input(IMAGE), windows, (6,) * len(windows), starts)))
-    assert kinds(join_depthwise(graph)) == kinds(graph)
+    assert kinds(rewritten("join_depthwise", graph)) == kinds(graph)
 
 
 def test_parts_of_whole_vec4s_stay_where_they_lie() -> None:
     m = Model()
     graph = m.graph(joined(m, parts(m, m.input(IMAGE), (3, 5), (8, 8), (4, 12))))
-    assert kinds(join_depthwise(graph)) == kinds(graph)
+    assert kinds(rewritten("join_depthwise", graph)) == kinds(graph)
 
 
 def test_parts_that_are_read_elsewhere_or_are_not_of_one_image_stay_apart() -> None:
@@ -79,4 +78,4 @@ def test_parts_that_are_read_elsewhere_or_are_not_of_one_image_stay_apart() -> N
     others = [parts(m, image, (3,), (6,), (start,))[0] for image, start in ((x, 0), (y, 6))]
     rows = parts(m, x, (3, 5), (6, 6), (0, 6))
     graph = m.graph(m.add("NEG", [read[0]]), joined(m, read), joined(m, others), joined(m, rows, axis=1))
-    assert kinds(join_depthwise(graph)) == kinds(graph)
+    assert kinds(rewritten("join_depthwise", graph)) == kinds(graph)

@@ -7,11 +7,10 @@ from math import prod
 import numpy as np
 import pytest
 
-from tests.graph.model import Model, apply, kinds, run
+from tests.graph.model import Model, apply, kinds, rewritten, run
 from tflgpu.graph.ir import Graph
 from tflgpu.ops.evaluate import value_of
 from tflgpu.passes import optimize
-from tflgpu.passes.merge_movements import merge_movements
 
 
 class Chain(Model):
@@ -64,7 +63,7 @@ def test_movements_in_a_row_become_one(seed: int) -> None:
     x = m.conv(m.input((1, 6, 4, 7)), out=8)
     y = random_chain(m, x, rng)
     graph = m.graph(m.add("EXP", [y]), random_chain(m, y, rng))
-    merged = apply(merge_movements, graph)
+    merged = apply("merge_movements", graph)
     assert sum(node.kind in ("rearrange", "reshape", "strided") for node in merged.nodes) <= 6
 
 
@@ -74,7 +73,7 @@ def test_strides_tell_what_moves(seed: int) -> None:
     m = Chain()
     graph = m.graph(random_chain(m, m.input((2, 3, 4, 5)), np.random.default_rng(seed)))
     x = np.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)
-    np.testing.assert_array_equal(moved(graph, x), moved(merge_movements(graph), x))
+    np.testing.assert_array_equal(moved(graph, x), moved(rewritten("merge_movements", graph), x))
 
 
 def moved(graph: Graph, x: np.ndarray) -> np.ndarray:
@@ -96,7 +95,7 @@ def test_what_works_on_rows_works_on_those_of_the_matrix_before_it() -> None:
     images = [m.reshape(m.add("EXP", [x]), 1, 60, 12), m.reshape(x, 1, 60, 12)]
     y = m.add("SOFTMAX", [m.add("MUL", [m.add("ADD", images), m.weights(1, 1, 12)])], beta=1.0)
     graph = m.graph(m.layer(m.reshape(y, 60, 12), 5))
-    assert kinds(apply(merge_movements, graph)) == {"fully_connected": 2, "map": 3, "softmax": 1}
+    assert kinds(apply("merge_movements", graph)) == {"fully_connected": 2, "map": 3, "softmax": 1}
 
 
 @pytest.mark.device
@@ -104,7 +103,7 @@ def test_a_number_for_each_row_goes_with_them() -> None:
     m = Chain()
     x, y = m.layer(m.input((30, 7)), 8), m.layer(m.input((30, 3)), 1)
     z = m.add("MUL", [m.reshape(x, 3, 10, 8), m.reshape(y, 3, 10, 1)])
-    graph = apply(merge_movements, m.graph(m.layer(m.reshape(z, 30, 8), 4)))
+    graph = apply("merge_movements", m.graph(m.layer(m.reshape(z, 30, 8), 4)))
     assert kinds(graph) == {"fully_connected": 3, "map": 1}
 
 
@@ -124,7 +123,7 @@ def test_an_image_becomes_rows_once_for_all_layers_behind_it(rank: int) -> None:
     x = m.reshape(m.conv(m.input((1, 5, 6, 7)), 3, out=8), 1, 12, 8)
     for _ in range(3):
         x = block(m, x, rank=rank)
-    merged = apply(merge_movements, m.graph(m.layer(m.reshape(x, 12, 8), 5)))
+    merged = apply("merge_movements", m.graph(m.layer(m.reshape(x, 12, 8), 5)))
     assert kinds(merged)["reshape"] == 1
     assert kinds(merged)["fully_connected"] == 7
 
@@ -138,7 +137,7 @@ def test_layers_between_images_are_convolutions(batch: int) -> None:
     for _ in range(2):
         y = m.layer(m.reshape(x, 12 * batch, 8), 8)
         x = m.conv(m.pad(m.reshape(y, batch, 3, 4, 8), [(0, 0), (1, 1), (1, 1), (0, 0)]), 3, out=8)
-    merged = apply(merge_movements, m.graph(x))
+    merged = apply("merge_movements", m.graph(x))
     assert kinds(merged)["fully_connected"] == kinds(merged)["reshape"] == 0
 
 
@@ -146,7 +145,7 @@ def test_layers_between_images_are_convolutions(batch: int) -> None:
 def test_numbers_without_axes_are_no_rows() -> None:
     m = Chain()
     total = m.add("SUM", [m.input((3, 5)), m.ints([0, 1])], (), keep_dims=False)
-    graph = apply(merge_movements, m.graph(m.add("MUL", [m.input((4,)), m.add("MUL", [total, total])])))
+    graph = apply("merge_movements", m.graph(m.add("MUL", [m.input((4,)), m.add("MUL", [total, total])])))
     assert kinds(graph)["map"] == 2
 
 
@@ -155,7 +154,7 @@ def test_a_convolution_of_pixels_that_are_rows_is_a_layer() -> None:
     m = Chain()
     x = m.layer(m.input((30, 7)), 8)
     y = m.conv(m.reshape(m.add("EXP", [x]), 1, 5, 6, 8), out=12)
-    graph = apply(merge_movements, m.graph(m.layer(m.reshape(y, 30, 12), 3)))
+    graph = apply("merge_movements", m.graph(m.layer(m.reshape(y, 30, 12), 3)))
     assert kinds(graph) == {"fully_connected": 3, "map": 1}
 
 
@@ -163,7 +162,7 @@ def test_a_convolution_of_an_image_stays_one() -> None:
     m = Chain()
     x = m.conv(m.input((1, 5, 6, 7)))
     graph = m.graph(m.conv(m.transpose(m.reshape(x, 2, 3, 5, 7), (1, 0, 2, 3))))
-    assert kinds(merge_movements(graph))["convolution"] == 2
+    assert kinds(rewritten("merge_movements", graph))["convolution"] == 2
 
 
 @pytest.mark.device
@@ -173,13 +172,13 @@ def test_graph_inputs_and_outputs_are_matrices_in_the_hosts_order() -> None:
     x = m.input((3, 5, 8))
     y = m.reshape(m.layer(m.reshape(x, 15, 8), 8), 3, 5, 8)
     graph = m.graph(m.reshape(m.layer(m.reshape(m.add("ADD", [x, y]), 15, 8), 12), 3, 5, 12))
-    merged = apply(merge_movements, graph)
+    merged = apply("merge_movements", graph)
     assert kinds(merged)["reshape"] == 0
     m = Chain()
     x = m.input((3, 5, 8))
     y = m.reshape(m.layer(m.reshape(x, 15, 8), 8), 3, 5, 8)
     mean = m.add("MEAN", [x, m.ints([1])], (3, 8))
-    apply(merge_movements, m.graph(y, mean, m.add("MEAN", [y, m.ints([1])], (3, 8))))
+    apply("merge_movements", m.graph(y, mean, m.add("MEAN", [y, m.ints([1])], (3, 8))))
 
 
 @pytest.mark.device
@@ -201,7 +200,7 @@ def test_the_first_rows_of_a_tensor_are_no_reshape_of_it() -> None:
     m = Chain()
     x = m.add("EXP", [m.input((4, 3))])
     y = m.reshape(m.cut(x, (0, 0), (2, 3), (1, 1)), 1, 2, 3, 1)
-    graph = apply(merge_movements, m.graph(m.add("SUB", [y, m.weights(1, 2, 3, 1)])))
+    graph = apply("merge_movements", m.graph(m.add("SUB", [y, m.weights(1, 2, 3, 1)])))
     for node in graph.nodes:
         if node.kind == "reshape":
             assert graph[node.inputs[0]].size == graph[node.output].size
@@ -223,7 +222,7 @@ def test_heads_are_multiplied_and_padded_as_the_channels_that_they_are_of() -> N
         m.reshape(m.add("ABS", [m.input((1, 31, 8))]), 1, 31, 2, 4), (0, 1, 0, 0), (1, 31, 2, 4), (1, 1, 1, 1)
     )
     padded = m.pad(m.add("MUL", [other, image]), [(0, 0), (1, 0), (0, 0), (0, 0)])
-    graph = apply(merge_movements, m.graph(m.add("NEG", [m.reshape(padded, 1, 31, 8)])))
+    graph = apply("merge_movements", m.graph(m.add("NEG", [m.reshape(padded, 1, 31, 8)])))
     assert all(node.in_place for node in graph.nodes if node.kind == "reshape")
     assert kinds(graph)["strided"] == kinds(graph)["rearrange"] == 1
 
@@ -232,7 +231,7 @@ def test_heads_are_multiplied_and_padded_as_the_channels_that_they_are_of() -> N
 def test_heads_that_are_padded_themselves_are_no_channels() -> None:
     m = Chain()
     image = m.reshape(m.conv(m.input((1, 6, 5, 8)), out=8), 1, 30, 2, 4)
-    graph = apply(merge_movements, m.graph(m.pad(image, [(0, 0), (0, 0), (0, 1), (0, 0)])))
+    graph = apply("merge_movements", m.graph(m.pad(image, [(0, 0), (0, 0), (0, 1), (0, 0)])))
     assert kinds(graph)["rearrange"] == 1
 
 
@@ -241,7 +240,7 @@ def test_a_softmax_of_what_is_moved_computes_in_the_shape_that_is_read() -> None
     m = Chain()
     moved = m.transpose(m.add("ABS", [m.input((1, 11, 2, 15))]), (0, 2, 3, 1))
     weights = m.reshape(m.add("SOFTMAX", [moved], beta=1.0), 2, 15, 11)
-    graph = apply(merge_movements, m.graph(m.add("NEG", [weights]), m.add("EXP", [weights])))
+    graph = apply("merge_movements", m.graph(m.add("NEG", [weights]), m.add("EXP", [weights])))
     assert kinds(graph) == {"map": 3, "strided": 1, "softmax": 1}
 
 
@@ -249,7 +248,7 @@ def test_a_softmax_of_what_is_moved_computes_in_the_shape_that_is_read() -> None
 def test_a_number_of_more_axes_than_what_was_reshaped_has() -> None:
     m = Chain()
     doubled = m.add("MUL", [m.reshape(m.input((8,)), 1, 2, 4), m.weights(1, 1, 1)])
-    graph = apply(merge_movements, m.graph(m.add("NEG", [doubled])))
+    graph = apply("merge_movements", m.graph(m.add("NEG", [doubled])))
     assert kinds(graph)["map"] == 2
 
 
@@ -261,5 +260,5 @@ def test_the_mean_of_an_image_is_rounded_in_its_own_shape(batch: int) -> None:
     image = m.input((batch, 3, 5, 8))
     mean = m.add("MEAN", [image, m.ints((1, 2))], (batch, 8), keep_dims=False)
     pixels = m.reshape(m.add("TANH", [mean]), batch, 1, 1, 8)
-    graph = apply(merge_movements, m.graph(m.add("MUL", [image, pixels], (batch, 3, 5, 8))))
+    graph = apply("merge_movements", m.graph(m.add("MUL", [image, pixels], (batch, 3, 5, 8))))
     assert kinds(graph) == {"reduce": 1, "map": 2}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.graph.model import Model, apply, kinds
-from tflgpu.passes.merge_products import merge_products
+from tests.graph.model import Model, apply, kinds, rewritten
 
 
 class Layers(Model):
@@ -30,7 +29,7 @@ def test_projections_become_one_layer(biases: tuple[bool, ...]) -> None:
     q, k, v = (m.layer(r, out, bias=bias) for r, out, bias in zip(rows, (8, 4, 12), biases, strict=True))
     scaled = m.add("MUL", [q, m.constant(m.random.random((), "float32"))])
     graph = m.graph(*map(m.heads, (scaled, k, v)))
-    merged = apply(merge_products, graph)
+    merged = apply("merge_products", graph)
     assert kinds(merged)["fully_connected"] == 1
     assert sum(node.kind == "rearrange" for node in merged.nodes) == 6
 
@@ -44,4 +43,4 @@ def test_other_layers_stay(case: str) -> None:
     outputs = [m.heads(q), m.transpose(k, (1, 0))]
     outputs += [m.add("TANH", [k])] if case == "another reader" else [k] if case == "an output" else []
     graph = m.graph(*outputs)
-    assert kinds(merge_products(graph)) == kinds(graph)
+    assert kinds(rewritten("merge_products", graph)) == kinds(graph)

@@ -14,8 +14,6 @@ from tests.quick import on_first_runtime
 from tests.support import emulated_matrix_units as emulated
 from tests.support import litert
 from tests.support.planning import plan_of
-from tflgpu.passes.fuse import fuse_elementwise
-from tflgpu.passes.fuse_padding import fuse_padding
 
 # Shapes of the residual, channels of the result, and how wide the convolution's window is.
 CASES = [
@@ -41,7 +39,7 @@ def block(m: Model, shape: tuple[int, ...], channels: int, kernel: int, code: st
 def test_no_padded_copy_is_made(code: str, first: int) -> None:
     m = Model()
     graph = m.graph(*block(m, *CASES[0], code, first))
-    (node,) = [n for n in apply(lambda g: fuse_padding(fuse_elementwise(g)), graph).nodes if n.kind != "map"]
+    (node,) = [n for n in apply("fuse fuse_padding", graph).nodes if n.kind != "map"]
     assert (node.kind, functions(node)) == ("convolution", [code.lower(), "tanh"])
 
 
@@ -56,13 +54,13 @@ def test_other_padding_stays_a_copy(margins: list[tuple[int, int]]) -> None:
     padded = m.pad(x, margins)
     b, h, w, _ = m.shape(padded)
     graph = m.graph(m.add("ADD", [m.conv(m.input((b, h, w, 3)), out=13), padded]))
-    assert kinds(apply(lambda g: fuse_padding(fuse_elementwise(g)), graph))["rearrange"] == 1
+    assert kinds(apply("fuse fuse_padding", graph))["rearrange"] == 1
 
 
 def test_a_single_channel_is_not_taken_for_all() -> None:
     m = Model()
     graph = m.graph(*block(m, (1, 4, 4, 1), 5, 1))
-    assert kinds(apply(lambda g: fuse_padding(fuse_elementwise(g)), graph))["rearrange"] == 1
+    assert kinds(apply("fuse fuse_padding", graph))["rearrange"] == 1
 
 
 @pytest.mark.quick(

@@ -10,7 +10,6 @@ from tflgpu.frontend.lower import lower
 from tflgpu.graph.ir import Graph, remove_dead
 from tflgpu.model.reader import read_model
 from tflgpu.ops.movement.gather import Gather, Lookup
-from tflgpu.passes.shorten_lookups import shorten_lookups
 
 
 def update(*, nested: bool, kept: bool) -> Graph:
@@ -29,7 +28,7 @@ def update(*, nested: bool, kept: bool) -> Graph:
 @pytest.mark.parametrize(("nested", "lookups", "start"), [(False, 2, 0), (True, 1, -3)])
 def test_constants_in_a_list_become_numbers(nested: bool, lookups: int, start: int) -> None:
     """A constant that is too large is clamped as the kernel would clamp it."""
-    graph = apply(shorten_lookups, update(nested=nested, kept=False))
+    graph = apply("shorten_lookups", update(nested=nested, kept=False))
     (node,) = graph.nodes
     assert isinstance(node.attributes, Gather)
     terms = [t for p in node.attributes.positions for t in p.terms]
@@ -37,5 +36,5 @@ def test_constants_in_a_list_become_numbers(nested: bool, lookups: int, start: i
 
 
 def test_a_list_that_is_wanted_stays() -> None:
-    graph = apply(shorten_lookups, update(nested=True, kept=True))
+    graph = apply("shorten_lookups", update(nested=True, kept=True))
     assert kinds(graph) == {"gather": 1, "concatenate": 2}

@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.graph.model import CHANNELS_FIRST, CHANNELS_LAST, IMAGE, Model, apply, kinds
+from tests.graph.model import CHANNELS_FIRST, CHANNELS_LAST, IMAGE, Model, apply, kinds, rewritten
 from tflgpu.graph.ir import Graph, remove_dead, verify
 from tflgpu.ops.evaluate import value_of
 from tflgpu.ops.movement.shaping import Rearrange
-from tflgpu.passes.sink_transposes import sink_transposes
 
 
 def assert_channels_last(graph: Graph, expected: dict[str, int]) -> None:
     """That sinking leaves these nodes alone, and no axis in another place than before the first transpose."""
-    sunk = apply(sink_transposes, graph)
+    sunk = apply("sink_transposes", graph)
     assert kinds(sunk) == expected
     for node in sunk.nodes:
         if isinstance(node.attributes, Rearrange):
@@ -54,7 +53,7 @@ def test_transposes_meet_past_concatenations_and_reductions() -> None:
 def test_a_transpose_that_meets_no_other_is_done_once() -> None:
     m = Model()
     x = m.transpose(m.transpose(m.input(IMAGE), (3, 0, 2, 1)), (1, 0, 2, 3))
-    graph = apply(sink_transposes, m.graph(m.add("ABS", [x])))
+    graph = apply("sink_transposes", m.graph(m.add("ABS", [x])))
     assert kinds(graph) == {"rearrange": 1, "map": 1}
     assert graph.nodes[-1].kind == "rearrange"
 
@@ -63,9 +62,9 @@ def test_a_transposed_output_is_written() -> None:
     m = Model()
     x = m.transpose(m.conv(m.input(IMAGE)), CHANNELS_FIRST)
     back = m.transpose(x, CHANNELS_LAST)
-    graph = apply(sink_transposes, m.graph(x, m.add("ABS", [back]), m.add("NEG", [m.add("EXP", [x])])))
+    graph = apply("sink_transposes", m.graph(x, m.add("ABS", [back]), m.add("NEG", [m.add("EXP", [x])])))
     assert kinds(graph) == {"convolution": 1, "map": 3, "rearrange": 2}
-    graph = apply(sink_transposes, m.graph(back, m.transpose(back, CHANNELS_FIRST)))
+    graph = apply("sink_transposes", m.graph(back, m.transpose(back, CHANNELS_FIRST)))
     assert kinds(graph) == {"convolution": 1, "rearrange": 1, "reshape": 1}
 
 
@@ -113,7 +112,7 @@ def test_sinking_transposes_changes_no_element() -> None:
     shorter = 0
     for seed in range(200):
         graph = moving_network(seed)
-        sunk = remove_dead(sink_transposes(graph))
+        sunk = remove_dead(rewritten("sink_transposes", graph))
         verify(sunk)
         shorter += len(sunk.nodes) < len(graph.nodes)
         for expected, got in zip(evaluated(graph), evaluated(sunk), strict=True):
@@ -128,7 +127,7 @@ def test_transposes_meet_past_reshapes_that_split_and_join_axes() -> None:
     x = m.add("RESHAPE", [m.transpose(rows, (0, 2, 1))], (1, 7, 6, 5), new_shape=[1, 7, 6, 5])
     y = m.add("ADD", [x, m.transpose(m.conv(m.transpose(x, CHANNELS_LAST)), CHANNELS_FIRST)])
     back = m.transpose(m.add("RESHAPE", [y], (1, 7, 30), new_shape=[1, 7, 30]), (0, 2, 1))
-    graph = apply(sink_transposes, m.graph(back))
+    graph = apply("sink_transposes", m.graph(back))
     assert "rearrange" not in kinds(graph)
 
 
@@ -136,7 +135,7 @@ def test_a_number_without_axes_is_transposed_and_reshaped() -> None:
     """Found by a drawn network."""
     m = Model()
     row = m.add("RESHAPE", [m.transpose(m.add("ABS", [m.input(())]), ())], (1, 1), new_shape=[1, 1])
-    graph = sink_transposes(m.graph(m.add("EXP", [row])))
+    graph = rewritten("sink_transposes", m.graph(m.add("EXP", [row])))
     assert kinds(graph)["map"] == 2
 
 
@@ -145,7 +144,7 @@ def test_the_other_operand_is_transposed_where_that_undoes_the_transpose_of_a_su
     m = Model()
     x = m.transpose(m.conv(m.input(IMAGE)), (0, 2, 1, 3))
     other = m.add("NEG", [m.input((1, 5, 6, 7)[4 - rank :])])
-    graph = apply(sink_transposes, m.graph(m.conv(m.transpose(m.add("ADD", [x, other]), (0, 2, 1, 3)))))
+    graph = apply("sink_transposes", m.graph(m.conv(m.transpose(m.add("ADD", [x, other]), (0, 2, 1, 3)))))
     assert kinds(graph) == {"convolution": 2, "map": 2, "rearrange": 1}
 
 
@@ -176,4 +175,4 @@ def two_readers(m: Model, x: int) -> int:
 def test_transposes_stay_where_they_are_needed(build_graph: Callable[[Model, int], int]) -> None:
     m = Model()
     graph = m.graph(build_graph(m, m.conv(m.input(IMAGE))))
-    assert sink_transposes(graph) is graph
+    assert rewritten("sink_transposes", graph) is graph
