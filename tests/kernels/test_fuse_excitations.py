@@ -13,11 +13,10 @@ from tests.ops import reference
 from tests.ops.case import Net, Tensor
 from tests.quick import on_first_runtime
 from tests.support.limited_devices import Simulation, limited
-from tests.support.planning import plan_of, templates
-from tests.support.running import run_checked
+from tests.support.planning import kinds, plan_of, taking, templates
+from tests.support.running import options_of, run_chosen
 from tests.support.targets import CPU, H200
 from tests.support.template_cases import image_and_gates
-from tflgpu.target import CostModel
 
 
 @pytest.mark.quick(when=lambda hidden, device_name: hidden in (3, 125) and on_first_runtime(device_name))
@@ -32,23 +31,20 @@ def test_the_kernel_is_right(
     executor: Literal["launch", "persistent"],
     precision: Literal["fp32", "fp16"],
     device_name: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(CostModel, "next_kernel", lambda *_: 1e9)
     net = Net(seed=hidden)
     x, gates = image_and_gates(net, shape, hidden)
     y = product(net, x, gates)
     y = net.op("ADD", [y, x], y.value + x.value)
     other = net.input(net.normal(tuple(shape)))
     net.output(net.op("SUB", [other, y], other.value - y.value, activation="RELU6"))
-    with limited(device_name, Simulation()):
-        options = {"device": device_name, "kernels": "gpu", "executor": executor, "precision": precision}
-        assert "excite" in run_checked(net.case(), **options)
+    with limited(device_name, Simulation()) as device:
+        options = options_of(kernels="gpu", executor=executor, precision=precision)
+        assert "excite" in kinds(run_chosen(net.case(), device, options, taking({"excite"})))
 
 
-def test_an_infinity_reaches_what_it_is_multiplied_with(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_infinity_reaches_what_it_is_multiplied_with(device_name: str) -> None:
     """And not the lanes past the last hidden channel."""
-    monkeypatch.setattr(CostModel, "next_kernel", lambda *_: 1e9)
     net = Net(seed=0)
     values = np.abs(net.factors((1, 5, 7, 8)))
     values[0, 2, 3, 5] = np.inf
@@ -62,8 +58,9 @@ def test_an_infinity_reaches_what_it_is_multiplied_with(device_name: str, monkey
         gates = net.op("CONV_2D", [gates, weights, bias], value, options, activation="NONE")
     gates = net.op("RELU6", [gates], np.minimum(gates.value, 6))
     net.output(product(net, x, gates))
-    with limited(device_name, Simulation()):
-        assert "excite" in run_checked(net.case(), device=device_name, kernels="gpu")
+    with limited(device_name, Simulation()) as device:
+        options = options_of(kernels="gpu", executor="launch")
+        assert "excite" in kinds(run_chosen(net.case(), device, options, taking({"excite"})))
 
 
 def test_it_pays_while_the_hidden_layer_is_small() -> None:

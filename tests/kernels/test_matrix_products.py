@@ -16,8 +16,8 @@ from tests.ops.case import Net, Tensor
 from tests.ops.windows import Window
 from tests.quick import on_first_runtime
 from tests.support.limited_devices import Simulation, limited
-from tests.support.planning import plan_of, templates
-from tflgpu.kernels.request import Request
+from tests.support.planning import plan_of, taking, templates
+from tests.support.running import run_chosen
 from tflgpu.target import Limits, Target
 
 PRODUCTS = (
@@ -75,10 +75,7 @@ QUICK = (*PRODUCTS[2:5], *LAYERS[3:5])
 
 @pytest.mark.quick(when=lambda case, device_name: case in QUICK and on_first_runtime(device_name))
 @pytest.mark.parametrize("case", (*PRODUCTS, *LAYERS), ids=str)
-def test_products_are_right_however_they_are_divided(
-    case: Product | Layer, device_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Request, "choose", lambda *_: case.tile)
+def test_products_are_right_however_they_are_divided(case: Product | Layer, device_name: str) -> None:
     net = Net(seed=1)
     net.output(case.network(net))
     model = net.case()
@@ -86,8 +83,8 @@ def test_products_are_right_however_they_are_divided(
     options = tflgpu.Options(
         device=device_name, execution=tflgpu.Execution(kernels="gpu"), precision=precision, cache="off"
     )
-    with limited(device_name, Simulation()):  # whose local memory is real
-        model.check(tflgpu.compile(model.model, options).run(model.inputs).values(), precision)
+    with limited(device_name, Simulation()) as device:  # whose local memory is real
+        run_chosen(model, device, options, taking(matmul=case.tile, fully_connected=case.tile))
 
 
 @pytest.mark.parametrize("adjoint", [(False, False), (True, True)], ids=str)

@@ -14,8 +14,7 @@ from tests.ops.case import Case, Net
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
 from tests.support.corrections import ALWAYS, correct
-from tests.support.planning import plan_of
-from tflgpu.kernels.mma.gemm import packed_weights
+from tests.support.planning import plan_of, taking
 
 
 @dataclass(frozen=True)
@@ -75,10 +74,9 @@ def test_emulated_matrix_units_compute_all_phases(
     case: Transposed, storage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     correct(monkeypatch, {"mma/gemm of floats": ALWAYS})
-    monkeypatch.setattr(packed_weights, "WARP_TILES", (case.tile[:2],))
-    monkeypatch.setattr(packed_weights, "SPLIT_K", (case.tile[2],))
     network = case.network()
-    plan = plan_of(network.model, replace(emulated.TARGET, storage=storage))
+    target = replace(emulated.TARGET, storage=storage)
+    plan = plan_of(network.model, target, choose=taking(transpose_convolution=case.tile))
     (kernel,) = (k.kernel for k in plan.kernels if k.node.kind == "transpose_convolution")
     assert kernel.template.startswith("mma/gemm/")
     (got,) = emulated.run(plan, network.inputs)

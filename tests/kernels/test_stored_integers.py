@@ -15,8 +15,8 @@ from tests.quick import on_first_runtime
 from tests.support.integer_weights import draw, layer
 from tests.support.limited_devices import Simulation, limited
 from tests.support.models import Builder
-from tests.support.planning import graph_of, plan_of, templates
-from tflgpu.kernels.request import Request
+from tests.support.planning import graph_of, plan_of, taking, templates
+from tests.support.running import run_plan
 from tflgpu.kernels.stored_integers import integers_of
 from tflgpu.target import Limits, Target
 
@@ -78,21 +78,19 @@ def far_weights(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("far_weights")
 @pytest.mark.parametrize("kernels", ["cpu", "gpu"])
 @pytest.mark.parametrize("case", LAYERS, ids=str)
-def test_layers_are_right(
-    case: Layer, kernels: Literal["cpu", "gpu"], device_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_layers_are_right(case: Layer, kernels: Literal["cpu", "gpu"], device_name: str) -> None:
     model, x, expected = drawn(case, bias=case.depth != 192)
-    execution = tflgpu.Execution(kernels=kernels)
-    if kernels == "gpu":
-        monkeypatch.setattr(Request, "choose", lambda *_: case.tile)
+    execution = tflgpu.Execution(kernels=kernels, executor="launch")
+    choose = taking(**{"fully_connected": case.tile} if kernels == "gpu" else {})
     precision: Literal["fp16", "fp32"]
     for precision in ("fp32", "fp16"):
         options = tflgpu.Options(
             device=device_name, precision=precision, execution=execution, cache="off", fallback="forbid"
         )
-        with limited(device_name, Simulation()), tflgpu.compile(model, options) as compiled:  # local memory is real
-            assert "char *" in compiled.source
-            (found,) = compiled.run([x]).values()
+        with limited(device_name, Simulation()) as device:  # whose local memory is real
+            plan = plan_of(model, device.target(options), options, choose)
+            assert any(a.type in ("char", "uchar") for k in plan.kernels for a in k.arguments)
+            (found,) = run_plan(plan, [x], device)
         check(found, expected, precision, case.depth)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import tflgpu
@@ -11,6 +12,7 @@ from tflgpu.errors import UnsupportedError
 from tflgpu.frontend.frontend import lower_model
 from tflgpu.frontend.lower import Choices, lower
 from tflgpu.graph.ir import Graph
+from tflgpu.kernels.request import APART, FUSED, Chooser, Request, TileConfig, first_ranked
 from tflgpu.model.reader import read_model
 from tflgpu.options import Options
 from tflgpu.passes import optimize
@@ -31,12 +33,29 @@ def obstacles_of(model: bytes, **options: Any) -> str:
     return " ".join(lower(read_model(model), choices=Choices(**options)).obstacles)
 
 
-def plan_of(model: bytes, target: Target = H200, options: Options = DEFAULTS) -> Plan:
+def plan_of(model: bytes, target: Target = H200, options: Options = DEFAULTS, choose: Chooser = first_ranked) -> Plan:
     """The plan of a model that runs on the device as one piece. Raises UnsupportedError if it does not."""
     lowered = lower_file(model, options, target.missing_types).lowered
     if not lowered.is_whole:
         raise UnsupportedError(lowered.cuts)
-    return make_plan(optimize(lowered.graph), target)
+    return make_plan(optimize(lowered.graph), target, choose)
+
+
+def taking(fused: Collection[str] | None = None, **tiles: TileConfig) -> Chooser:
+    """Take these tiles, by the kind of their node, as tuning may; of other nodes the fastest.
+
+    fused: the kinds of nodes that take the place of several; by default those that the cost model finds faster.
+    """
+
+    def choose(request: Request, ranked: Sequence[TileConfig]) -> TileConfig:
+        kind = request.node.kind
+        if request.parts:
+            return ranked[0] if fused is None else FUSED if kind in fused else APART
+        wanted = tiles.get(kind, ranked[0])
+        assert wanted in ranked, f"{kind} has no tile {wanted}, but {ranked}"
+        return wanted
+
+    return choose
 
 
 def kinds(plan: Plan) -> list[str]:

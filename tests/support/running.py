@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from numpy.typing import NDArray
+
 import tflgpu
 from tests.ops.case import Case
+from tests.support.planning import plan_of
+from tflgpu.codegen.assemble import assemble
+from tflgpu.codegen.link import link
+from tflgpu.codegen.render import render
+from tflgpu.kernels.request import Chooser
+from tflgpu.plan import Plan
+from tflgpu.runtime.executors.launch_executor import LaunchExecutor
+from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
+from tflgpu.runtime.opencl.build import build
+from tflgpu.runtime.opencl.devices import Device
+from tflgpu.runtime.opencl.session import open_session
 
 EXECUTION = ("executor", "kernels")
 
@@ -27,3 +41,18 @@ def options_of(**options: Any) -> tflgpu.Options:
     """The arguments of :func:`run_checked` as options of tflgpu."""
     execution = tflgpu.Execution(**{name: options.pop(name) for name in EXECUTION if name in options})
     return tflgpu.Options(**{"precision": "fp32", "cache": "off", "execution": execution, **options})
+
+
+def run_plan(plan: Plan, inputs: Sequence[NDArray[Any]], device: Device) -> list[NDArray[Any]]:
+    """The outputs of a plan on a device, by the plan's executor, which is not a CPU's."""
+    session, source = open_session(device), render(plan)
+    text, executable = assemble(source, link(plan, source.names), plan.target)
+    kind = PersistentExecutor if executable.persistent else LaunchExecutor
+    return kind(executable, build(text, session)[0], session).run(inputs)
+
+
+def run_chosen(case: Case, device: Device, options: tflgpu.Options, choose: Chooser) -> Plan:
+    """Run a case with the tiles that ``choose`` takes, and compare its outputs with those that it must give."""
+    plan = plan_of(case.model, device.target(options), options, choose)
+    case.check(run_plan(plan, case.inputs, device), options.precision)
+    return plan

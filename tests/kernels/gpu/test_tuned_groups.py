@@ -16,6 +16,7 @@ from tests.ops.windows import Window
 from tests.quick import RUNTIMES
 from tests.support.limited_devices import Simulation, limited
 from tests.support.planning import plan_of
+from tests.support.running import run_chosen
 from tests.support.targets import GPU
 from tflgpu.kernels.candidates import TileConfig
 from tflgpu.kernels.portable.tuned_groups import SIZES
@@ -39,21 +40,18 @@ def network() -> Case:
 
 @pytest.mark.device
 @pytest.mark.parametrize("size", [64, 256])
-def test_kernels_are_right_with_groups_of_any_size(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_are_right_with_groups_of_any_size(size: int) -> None:
     case, sizes = network(), list[int]()
 
     def choose(_: Request, configs: Sequence[TileConfig]) -> TileConfig:
         sizes.append(configs[-1 if size == 256 else -2][-1])
         return configs[-1 if size == 256 else -2]
 
-    monkeypatch.setattr(Request, "choose", choose)
-    with limited(RUNTIMES[0], Simulation()):  # whose local memory is real
-        model = tflgpu.compile(
-            case.model, tflgpu.Options(execution=tflgpu.Execution(kernels="gpu"), precision="fp32", cache="off")
-        )
-        case.check(model.run(case.inputs).values())
+    options = tflgpu.Options(execution=tflgpu.Execution(kernels="gpu"), precision="fp32")
+    with limited(RUNTIMES[0], Simulation()) as device:  # whose local memory is real
+        plan = run_chosen(case, device, options, choose)
     assert sizes == [size] * 5
-    assert model.source.count(f"reqd_work_group_size({size}, 1, 1)") == 5
+    assert [k.kernel.local_size for k in plan.kernels].count(size) == 5
 
 
 @pytest.mark.parametrize(
@@ -61,9 +59,7 @@ def test_kernels_are_right_with_groups_of_any_size(size: int, monkeypatch: pytes
     [(GPU, 2), (replace(GPU, executor="persistent"), 0), (replace(GPU, limits=Limits(work_group_size=64)), 0)],
     ids=["launches", "persistent", "small groups"],
 )
-def test_sizes_are_offered_where_executor_and_device_allow_them(
-    target: Target, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sizes_are_offered_where_executor_and_device_allow_them(target: Target, count: int) -> None:
     """Behind all others, so that nothing changes without measuring."""
     offered: list[int] = []
 
@@ -71,7 +67,6 @@ def test_sizes_are_offered_where_executor_and_device_allow_them(
         offered.append(sum(config[-1] in SIZES for config in configs))
         return configs[0]
 
-    monkeypatch.setattr(Request, "choose", choose)
-    plan = plan_of(network().model, target)
+    plan = plan_of(network().model, target, choose=choose)
     assert offered == [count] * 5
     assert {k.kernel.local_size for k in plan.kernels} == {target.local_size}

@@ -9,10 +9,9 @@ import tflgpu
 from tests.kernels.networks import binary
 from tests.ops.case import Case, Net
 from tests.support import emulated_matrix_units as emulated
-from tests.support.planning import plan_of, templates
+from tests.support.planning import plan_of, taking, templates
 from tests.support.row_cases import Heads, attention, attention_of_images, attention_of_projections, computed
 from tflgpu.kernels.gpu.divided import divided_keys
-from tflgpu.kernels.mma import attention_kernel
 from tflgpu.kernels.mma.attention_kernel import AttentionTile
 from tflgpu.plan import Plan
 
@@ -31,10 +30,10 @@ CASES = (
 )
 
 
-def planned(net: Net, tile: AttentionTile, monkeypatch: pytest.MonkeyPatch) -> tuple[Case, Plan]:
-    monkeypatch.setattr(attention_kernel, "_tiles", lambda *_: iter((tile,)))
+def planned(net: Net, tile: AttentionTile) -> tuple[Case, Plan]:
     case = net.case()
-    plan = plan_of(case.model, emulated.TARGET, tflgpu.Options(precision="fp16"))
+    options = tflgpu.Options(precision="fp16")
+    plan = plan_of(case.model, emulated.TARGET, options, taking(attention=tile.config))
     assert TEMPLATE in [kernel.kernel.template for kernel in plan.kernels]
     return case, plan
 
@@ -46,30 +45,30 @@ def assert_close(got: list[np.ndarray], expected: list[np.ndarray]) -> None:
 
 @pytest.mark.usefixtures("emulation")
 @pytest.mark.parametrize("heads, tile", CASES, ids=str)
-def test_of_tensors_with_an_axis_of_heads(heads: Heads, tile: AttentionTile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_tensors_with_an_axis_of_heads(heads: Heads, tile: AttentionTile) -> None:
     net = Net(seed=heads.rows)
     y = attention(net, heads, *(computed(net, shape) for shape in heads.shapes))
     net.output(binary(net, "ADD", y, net.input(net.normal(y.shape))))
-    case, plan = planned(net, tile, monkeypatch)
+    case, plan = planned(net, tile)
     assert_close(emulated.run(plan, case.inputs), case.expected)
 
 
 @pytest.mark.usefixtures("emulation")
-def test_of_heads_that_are_channels_of_an_image(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_heads_that_are_channels_of_an_image() -> None:
     net = Net(seed=1)
     net.output(attention_of_images(net, Heads((2, 2), 33, 33, 12, 12, ())))
-    case, plan = planned(net, AttentionTile(4, 2, 1, 1), monkeypatch)
+    case, plan = planned(net, AttentionTile(4, 2, 1, 1))
     assert not any("strided" in kernel.kernel.template for kernel in plan.kernels)
     assert_close(emulated.run(plan, case.inputs), case.expected)
 
 
 @pytest.mark.usefixtures("emulation")
 @pytest.mark.parametrize("depth", [8, 12, 32])
-def test_of_heads_that_are_parts_of_rows(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_heads_that_are_parts_of_rows(depth: int) -> None:
     """Copies are of 16 bytes where rows are aligned so."""
     net = Net(seed=depth)
     net.output(attention_of_projections(net, Heads((2, 3), 37, 37, depth, depth, (2, 1, 1, 37))))
-    case, plan = planned(net, AttentionTile(2, 4, 1, 1), monkeypatch)
+    case, plan = planned(net, AttentionTile(2, 4, 1, 1))
     assert_close(emulated.run(plan, case.inputs, late=depth == 8), case.expected)
 
 
@@ -85,7 +84,7 @@ def test_of_keys_that_work_groups_divide(
     net = Net(seed=heads.rows)
     y = attention(net, heads, *(computed(net, shape) for shape in heads.shapes))
     net.output(binary(net, "ADD", y, net.input(net.normal(y.shape))))
-    model, plan = planned(net, tile, monkeypatch)
+    model, plan = planned(net, tile)
     assert "rows/join_attention" in templates(plan)
     assert_close(emulated.run(plan, model.inputs), model.expected)
 
@@ -93,9 +92,9 @@ def test_of_keys_that_work_groups_divide(
 @pytest.mark.quick(when=lambda stages: stages == 2)
 @pytest.mark.usefixtures("emulation")
 @pytest.mark.parametrize("stages", [1, 2])
-def test_one_group_computes_one_tile_after_another(stages: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_group_computes_one_tile_after_another(stages: int) -> None:
     """No work-item of a tile writes to local memory what another one still reads of the tile before."""
     net = Net(seed=1)
     net.output(attention(net, Heads((2,), 40, 70, 8, 8, ()), *(computed(net, (2, rows, 8)) for rows in (40, 70, 70))))
-    case, plan = planned(net, AttentionTile(2, 4, 1, 1, stages), monkeypatch)
+    case, plan = planned(net, AttentionTile(2, 4, 1, 1, stages))
     assert_close(emulated.run_persistent(plan, case.inputs), case.expected)

@@ -13,7 +13,7 @@ from tests.ops import reference
 from tests.ops.case import Net
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
-from tests.support.planning import kinds, plan_of
+from tests.support.planning import kinds, plan_of, taking
 from tflgpu.codegen.render import render
 from tflgpu.kernels.mma import diagonal_depthwise, excited_pointwise, fuse_excited_pointwise, fuse_pairs
 
@@ -35,12 +35,8 @@ CASES = (
 def test_a_result_is_that_of_numpy(
     case: tuple[tuple[int, int, int, int], Window, int, bool, int],
     executor: Literal["launch", "persistent"],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shape, window, hidden, is_pair, warp_slices = case
-    monkeypatch.setattr(diagonal_depthwise, "WARP_SLICES", (warp_slices,))
-    if not is_pair:
-        monkeypatch.setattr(fuse_pairs, "PAIR_KINDS", ())
     net = Net(seed=hidden)
     x = net.input(net.normal((*shape[:3], 20)))
     x = convolution(net, net.op("ABS", [x], abs(x.value)), shape[3], Window((1, 1)), "NONE")
@@ -50,8 +46,9 @@ def test_a_result_is_that_of_numpy(
     z = net.input(net.normal(y.shape))
     net.output(net.op("ADD", [y, z], y.value + z.value, activation="NONE"))
     built = net.case()
-    plan = plan_of(built.model, replace(emulated.TARGET, executor=executor))
     depthwise_kind = "pointwise_depthwise" if is_pair else "depthwise"
+    choose = taking({"excite", "excited_pointwise", *([depthwise_kind] if is_pair else [])}, depthwise=(1, warp_slices))
+    plan = plan_of(built.model, replace(emulated.TARGET, executor=executor), choose=choose)
     assert [kind for kind in kinds(plan) if kind in (depthwise_kind, "excited_pointwise", "reduce")] == [
         depthwise_kind,
         "excited_pointwise",
