@@ -17,7 +17,7 @@ from tests.schedules.kernel_c import compile_kernel
 from tests.schedules.machine import Accesses, State, join
 from tests.schedules.networks import GIVE, TAKE, Layers, visits
 from tflgpu.runtime.executors import resident
-from tflgpu.runtime.executors.resident import ResidentKernel
+from tflgpu.runtime.executors.resident import Pace, ResidentKernel
 
 LAYERS = ((2,), (1, 1))
 COMPLETE, RUNNING = 0, 1
@@ -81,7 +81,7 @@ class Device:
     def change_pace(self) -> None:
         """Draw whether work-groups have a core of their own from now on, and let more or less time pass."""
         self.pace = self.draw.choice([(0,), (0, 0, 1), (0, 1, 3, 30)])
-        self._now += self.draw.choice([0, 2 * resident.BURST_SECONDS])
+        self._now += self.draw.choice([0, 2 * resident.PACE.burst_seconds])
 
     @property
     def data(self) -> Device:
@@ -143,11 +143,10 @@ def run_drawn(groups: int, seed: int, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(resident, "cl", device)
     patch.setattr(resident, "perf_counter", device.now)
     patch.setattr(resident, "sleep", lambda _: device.go_on())
-    patch.setattr(resident, "FIRST_BACKOFF", 1)
     queue = Queue(computes=groups > 1)
     others, polls = Queue() if groups > 1 else queue, {"lingers": device.draw.choice([1, 3, 1000])}
     words: Any = device
-    kernel = ResidentKernel(groups, words, words, {"lingers": 0}, polls, queue, others)  # type: ignore[arg-type]
+    kernel = ResidentKernel(groups, words, words, {"lingers": 0}, polls, queue, others, Pace(first_backoff=1))  # type: ignore[arg-type]
     for run in range(1, 6):
         device.change_pace()
         device.host(GIVE, run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -44,9 +45,19 @@ X = np.random.default_rng(1).normal(size=SHAPE).astype(np.float32)
 
 
 class Executors:
-    """A model in both executors. groups: work-groups that the claiming one has for so many cores."""
+    """A model in both executors. groups: work-groups that the claiming one has for so many cores.
 
-    def __init__(self, device_name: str, groups: int, cores: int | None = None, shape: tuple[int, ...] = SHAPE) -> None:
+    settings: of :class:`ClaimingExecutor`.
+    """
+
+    def __init__(
+        self,
+        device_name: str,
+        groups: int,
+        cores: int | None = None,
+        shape: tuple[int, ...] = SHAPE,
+        **settings: Any,
+    ) -> None:
         options = tflgpu.Options(device=device_name, precision="fp32")
         device = choose(device_name)
         plan = plan_of(branches(shape), device.target(options))
@@ -56,7 +67,7 @@ class Executors:
         session = open_session(device)
         wide = replace(session, device=replace(device, compute_units=cores or groups))
         self.launching = LaunchExecutor(executable, build(source.text, session)[0], session)
-        self.claiming = ClaimingExecutor(executable, claiming, build(text, session)[0], wide)
+        self.claiming = ClaimingExecutor(executable, claiming, build(text, session)[0], wide, **settings)
         assert self.claiming._kernel.groups == groups
 
     def check(self, x: np.ndarray = X) -> None:

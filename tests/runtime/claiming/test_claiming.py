@@ -20,6 +20,7 @@ from tflgpu.codegen.claiming_kernel import tables
 from tflgpu.compiler import compile_model
 from tflgpu.runtime.device_memory import DeviceMemory
 from tflgpu.runtime.executors import claiming_executor
+from tflgpu.runtime.executors.claiming_executor import Worthwhile
 from tflgpu.runtime.executors.resident import LaunchedKernel
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.limit_queries import has_host_memory
@@ -78,10 +79,9 @@ def test_results_and_inputs_are_the_callers_alone(executors: Executors) -> None:
     np.testing.assert_array_equal(again, kept)
 
 
-def test_large_arrays_of_any_kind_give_the_same_answers(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_arrays_of_any_kind_give_the_same_answers(device_name: str) -> None:
     """Kernels read them where they are, if the device can, and nothing has to be copied."""
-    monkeypatch.setattr(claiming_executor, "LARGE", X.nbytes)
-    executors = Executors(device_name, 2)
+    executors = Executors(device_name, 2, worthwhile=Worthwhile(lent=X.nbytes))
     assert bool(executors.claiming._lendable) == has_host_memory(choose(device_name).handle)
     whole = np.zeros(X.nbytes + 64, np.uint8)
     frozen = X.copy()
@@ -170,7 +170,6 @@ def test_a_callers_queue_is_the_only_one(device_name: str) -> None:
 
 
 def test_both_are_timed_where_either_may_be_faster(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claiming_executor, "ALWAYS_SEVERAL", 1 << 40)
     timed: list[list[int]] = []
 
     def last(kernels: list[LaunchedKernel], run: Callable[[LaunchedKernel], None]) -> Any:
@@ -180,7 +179,7 @@ def test_both_are_timed_where_either_may_be_faster(device_name: str, monkeypatch
         return kernels[-1]
 
     monkeypatch.setattr(claiming_executor, "fastest", last)
-    executors = Executors(device_name, 2)
+    executors = Executors(device_name, 2, worthwhile=Worthwhile(several=1 << 40))
     helped = executors.claiming.session.aside is not None and device_name == RUNTIMES[0]
     assert timed == [[2] if helped else [1, 2]]
     for factor in range(5):
@@ -188,9 +187,8 @@ def test_both_are_timed_where_either_may_be_faster(device_name: str, monkeypatch
 
 
 @pytest.mark.parametrize("groups", [1, 3])
-def test_brief_launches_are_one_chain(device_name: str, groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claiming_executor, "EITHER", 1)
-    executors = Executors(device_name, 1, cores=groups, shape=SMALL)
+def test_brief_launches_are_one_chain(device_name: str, groups: int) -> None:
+    executors = Executors(device_name, 1, cores=groups, shape=SMALL, worthwhile=Worthwhile(either=1))
     launches = executors.claiming.executable.launches
     assert tables(launches)["chains"] == [len(launches)] * len(launches)
     for factor in range(1, 10):

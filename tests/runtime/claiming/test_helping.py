@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 
 import numpy as np
 import pyopencl as cl
@@ -12,8 +13,9 @@ from tests.conftest import usable
 from tests.quick import RUNTIMES
 from tests.runtime.claiming.executors import SHAPE, Executors, ran
 from tflgpu.runtime.device_memory import DeviceMemory
-from tflgpu.runtime.executors import claiming_executor, resident
-from tflgpu.runtime.executors.resident import ASKED, CAME, LEFT, OVER, LaunchedKernel, ResidentKernel, is_over
+from tflgpu.runtime.executors import claiming_executor
+from tflgpu.runtime.executors.claiming_executor import Worthwhile
+from tflgpu.runtime.executors.resident import ASKED, CAME, LEFT, OVER, LaunchedKernel, Pace, ResidentKernel, is_over
 
 INPUTS = np.random.default_rng(0).normal(size=(4, *SHAPE)).astype(np.float32)
 
@@ -22,7 +24,8 @@ class Helped(Executors):
     """Knows the answers beforehand: while helpers stay, no other kernel may get a core."""
 
     def __init__(self, device_name: str, groups: int) -> None:
-        super().__init__(device_name, groups)
+        pace = Pace(helper_polls=(1 << 32) - 1, burst_seconds=np.inf)
+        super().__init__(device_name, groups, pace=pace, worthwhile=Worthwhile(several=1 << 40))
         kernel = self.claiming._kernel
         assert isinstance(kernel, ResidentKernel)
         self.kernel, self.answers = kernel, [self.launching.run([x])[0] for x in INPUTS]
@@ -34,12 +37,8 @@ class Helped(Executors):
 
 
 @pytest.fixture(params=[2, 3], ids="{} groups".format)
-def helped(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Helped:
+def helped(request: pytest.FixtureRequest) -> Helped:
     """On the runtime that computes on the thread that calls: helpers leave when they are told to, and not before."""
-    monkeypatch.setattr(claiming_executor, "ALWAYS_SEVERAL", 1 << 40)
-    monkeypatch.setattr(claiming_executor, "HELPER_POLLS", (1 << 32) - 1)
-    monkeypatch.setattr(claiming_executor, "fastest", lambda kernels, _: kernels[-1])
-    monkeypatch.setattr(resident, "BURST_SECONDS", np.inf)
     return Helped(RUNTIMES[0], request.param)
 
 
@@ -56,9 +55,9 @@ def test_helpers_stay_for_the_next_runs(helped: Helped) -> None:
     assert kernel._launched != [launched]
 
 
-def test_a_run_needs_no_helper(helped: Helped, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_needs_no_helper(helped: Helped) -> None:
     """None is called for a run long behind the last one."""
-    monkeypatch.setattr(resident, "BURST_SECONDS", 0)
+    helped.kernel.pace = Pace(burst_seconds=0)
     helped.check_runs(20)
     assert not helped.kernel._launched
 
@@ -78,9 +77,9 @@ def test_helpers_may_leave_at_any_time(helped: Helped) -> None:
         helped.kernel.leave()
 
 
-def test_a_thread_that_does_not_wait_for_helpers_rests(helped: Helped, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_does_not_wait_for_helpers_rests(helped: Helped) -> None:
     """It takes them for stopped as soon as it would have to wait. Then it runs alone for a while."""
-    monkeypatch.setattr(resident, "LONGEST_BACKOFF", 3)
+    helped.kernel.pace = replace(helped.kernel.pace, longest_backoff=3)
     helped.claiming.set_spin_limit(0)
     helped.check_runs(60)
     kernel = helped.kernel
@@ -133,8 +132,7 @@ def test_helpers_leave_before_their_memory_goes(helped: Helped) -> None:
 
 
 def test_helpers_are_for_the_runtime_that_computes_on_the_calling_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claiming_executor, "ALWAYS_SEVERAL", 1 << 40)
     monkeypatch.setattr(claiming_executor, "fastest", lambda kernels, _: kernels[-1])
-    executors = Executors(usable(RUNTIMES[1]), 2)
+    executors = Executors(usable(RUNTIMES[1]), 2, worthwhile=Worthwhile(several=1 << 40))
     assert type(executors.claiming._kernel) is LaunchedKernel
     executors.check()

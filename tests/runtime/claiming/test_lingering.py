@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,17 +11,14 @@ import pytest
 from tests.conftest import usable
 from tests.quick import RUNTIMES
 from tests.runtime.claiming.executors import SMALL, Executors, ran
-from tflgpu.runtime.executors import claiming_executor, resident
-from tflgpu.runtime.executors.resident import FIRST_BACKOFF, LONGEST_BACKOFF, OVER, SAVED, ResidentKernel, is_over
+from tflgpu.runtime.executors.resident import OVER, PACE, SAVED, Pace, ResidentKernel, is_over
 
 
 @pytest.fixture
-def lingering(monkeypatch: pytest.MonkeyPatch) -> Executors:
+def lingering() -> Executors:
     """On the runtime whose threads sleep: a work-group that leaves when it is told to, and not before."""
-    monkeypatch.setattr(claiming_executor, "RESIDENT_POLLS", (1 << 32) - 1)
-    monkeypatch.setattr(resident, "SPIN_SECONDS", 60)  # the machine may be busy
-    monkeypatch.setattr(resident, "BURST_SECONDS", np.inf)
-    executors = Executors(usable(RUNTIMES[1]), 1, cores=2, shape=SMALL)
+    pace = Pace(spin_seconds=60, resident_polls=(1 << 32) - 1, burst_seconds=np.inf)  # the machine may be busy
+    executors = Executors(usable(RUNTIMES[1]), 1, cores=2, shape=SMALL, pace=pace)
     if not isinstance(executors.claiming._kernel, ResidentKernel):
         pytest.skip("other processors than x86 keep no order between host and device")
     return executors
@@ -43,11 +41,11 @@ def test_a_group_stays_for_the_next_run(lingering: Executors) -> None:
     assert is_over(launched)
 
 
-def test_a_group_stays_only_where_runs_follow_each_other(lingering: Executors, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_stays_only_where_runs_follow_each_other(lingering: Executors) -> None:
     kernel = lingering.claiming._kernel
     assert isinstance(kernel, ResidentKernel)
     for seconds, stays in (0.0, False), (60.0, True):
-        monkeypatch.setattr(resident, "BURST_SECONDS", seconds)
+        kernel.pace = replace(kernel.pace, burst_seconds=seconds)
         for seed in range(2):
             lingering.check(small(seed))
         assert bool(kernel._launched) == stays
@@ -74,12 +72,11 @@ def test_a_group_may_leave_in_the_moment_in_which_it_is_asked(lingering: Executo
         lingering.check(small(seed))
 
 
-def test_a_group_does_not_stay_where_it_has_no_core(lingering: Executors, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_does_not_stay_where_it_has_no_core(lingering: Executors) -> None:
     """That is told by a run for which the thread had looked in vain."""
-    monkeypatch.setattr(resident, "SPIN_SECONDS", 0)
-    monkeypatch.setattr(resident, "LONGEST_BACKOFF", 3)
     kernel = lingering.claiming._kernel
     assert isinstance(kernel, ResidentKernel)
+    kernel.pace = replace(kernel.pace, spin_seconds=0, longest_backoff=3)
     kernel._least = 0
     for seed in range(20):
         lingering.check(small(seed))
@@ -98,9 +95,7 @@ def test_each_late_run_makes_more_runs_rest(lingering: Executors) -> None:
     for _ in range(9):
         kernel._back_off(1)
         rests.append(kernel._rest)
-    assert (
-        rests[0] == FIRST_BACKOFF and rests[1] == 2 * FIRST_BACKOFF and rests[-2:] == [LONGEST_BACKOFF, LONGEST_BACKOFF]
-    )
+    assert rests[:2] == [PACE.first_backoff, 2 * PACE.first_backoff] and rests[-2:] == [PACE.longest_backoff] * 2
     kernel._rest = 0
 
 
@@ -116,14 +111,14 @@ def test_runs_rest_for_as_few_as_at_first_where_staying_has_saved_more_than_a_la
         kernel._back_off(10.5 * SAVED)
         rests.append(kernel._rest)
         kernel._rest = 0
-    assert rests == [FIRST_BACKOFF, FIRST_BACKOFF, 2 * FIRST_BACKOFF]
+    assert rests == [PACE.first_backoff, PACE.first_backoff, 2 * PACE.first_backoff]
 
 
-def test_a_long_run_is_not_late(lingering: Executors, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_run_is_not_late(lingering: Executors) -> None:
     """It is measured by those before it."""
-    monkeypatch.setattr(resident, "SPIN_SECONDS", 0)
     kernel = lingering.claiming._kernel
     assert isinstance(kernel, ResidentKernel)
+    kernel.pace = replace(kernel.pace, spin_seconds=0)
     kernel._least = 30  # seconds
     lingering.check(small(0))  # the next one would be late on a busy machine
     assert not kernel._rest and 0 < kernel._least < 30

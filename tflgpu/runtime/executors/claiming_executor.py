@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
@@ -15,9 +16,9 @@ from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.executors.executor import NOWHERE, Interval, PreparedRun
 from tflgpu.runtime.executors.one_kernel import OneKernelExecutor
 from tflgpu.runtime.executors.resident import (
-    HELPER_POLLS,
-    RESIDENT_POLLS,
+    PACE,
     LaunchedKernel,
+    Pace,
     ResidentKernel,
 )
 from tflgpu.runtime.fastest import fastest
@@ -33,20 +34,44 @@ from tflgpu.target import HOST_DTYPES
 # Spin limit of a work-group that waits for the others, in polls: about a millisecond. Tiles take microseconds.
 SPIN_LIMIT = 1 << 20
 
-# Work, in multiplications or in half bytes, from which on several work-groups are always used, and from which on one
-# and several are both timed: another core has to be woken, and to be met between kernels, and whether cores share a
-# cache makes more of a difference than the model.
-ALWAYS_SEVERAL, EITHER = 20_000_000, 2_500_000
 
-# Bytes of an input or output from which on kernels use the caller's array itself, where they can. To tell them where it
-# is takes as long as to copy some 100 KB that are in no near cache.
-LARGE = 1 << 17
+@dataclass(frozen=True)
+class Worthwhile:
+    """From which sizes on something is worth its time.
+
+    Another core has to be woken, and to be met between kernels, and whether cores share a cache makes more of a
+    difference than the model. To tell kernels where an array is takes as long as to copy some 100 KB that are in no
+    near cache.
+
+    Attributes:
+        several: Work, in multiplications or in half bytes, for which several work-groups are always used.
+        either: Work for which one and several are both timed.
+        lent: Bytes of an input or output for which kernels use the caller's array itself, where they can.
+    """
+
+    several: int = 20_000_000
+    either: int = 2_500_000
+    lent: int = 1 << 17
+
+
+WORTHWHILE = Worthwhile()
 
 
 class ClaimingExecutor(OneKernelExecutor):
     """Runs all kernels in one launch, with a work-group for each core that is worthwhile."""
 
-    def __init__(self, executable: Executable, claiming: Claiming, program: Program, session: Session) -> None:
+    def __init__(
+        self,
+        executable: Executable,
+        claiming: Claiming,
+        program: Program,
+        session: Session,
+        *,
+        pace: Pace = PACE,
+        worthwhile: Worthwhile = WORTHWHILE,
+    ) -> None:
+        """Keep how long to wait, and what is worthwhile; see :class:`Executor` for the rest."""
+        self._pace, self._worthwhile = pace, worthwhile
         self._claiming, self._program = claiming, program
         self._shared: dict[int, NDArray[np.uint8]] = {}  # memory that is the host's, too, by number of buffer
         super().__init__(executable, program, session)
@@ -61,7 +86,7 @@ class ClaimingExecutor(OneKernelExecutor):
             n: binding
             for n, binding in enumerate(self._bindings)
             if binding.exact and HOST_DTYPES[binding.element] == binding.dtype
-            if end(binding) - binding.offset >= LARGE and places.count(binding.place) == 1
+            if end(binding) - binding.offset >= self._worthwhile.lent and places.count(binding.place) == 1
         }
 
     def _new_buffer(self, number: int, size: int) -> cl.Buffer:
@@ -98,21 +123,22 @@ class ClaimingExecutor(OneKernelExecutor):
         """One work-group or several, whichever may be the fastest."""
         launches, session = self.executable.launches, self.session
         work = sum(launch.work for launch in launches)
-        most = min(1 + work // EITHER, max(launch.groups for launch in launches))
+        most = min(1 + work // self._worthwhile.either, max(launch.groups for launch in launches))
         groups = 1 if work < session.device.limits.little_work else min(session.device.compute_units, most)
-        if groups > 1 and work >= ALWAYS_SEVERAL:
+        if groups > 1 and work >= self._worthwhile.several:
             return [self._launched(groups, session.queue)]
         # Commands that are enqueued for a run have to keep the order; other threads of Python wait for one on this
         # thread.
-        aside = session.aside if self._shared and not self.executable.states and work < ALWAYS_SEVERAL else None
+        is_little = not self.executable.states and work < self._worthwhile.several
+        aside = session.aside if self._shared and is_little else None
         quirks = quirks_of(Driver.of(session.device.handle))
         spins = session.device.compute_units > 1 and any(quirk.wakes_slowly for quirk in quirks)
         may_stay = not self._lendable  # resident work-groups do not hear of other arrays
         if groups > 1 and aside and may_stay and not spins:
             others = cl.CommandQueue(session.context, session.device.handle)
-            return [self._resident(groups, aside, others, HELPER_POLLS)]
+            return [self._resident(groups, aside, others, self._pace.helper_polls)]
         if aside and may_stay and spins and any(quirk.may_linger for quirk in quirks):
-            alone: LaunchedKernel = self._resident(1, aside, aside, RESIDENT_POLLS)
+            alone: LaunchedKernel = self._resident(1, aside, aside, self._pace.resident_polls)
         else:
             alone = self._launched(1, aside or session.queue, spins=spins)
         return [alone] if groups == 1 else [alone, self._launched(groups, session.queue)]
@@ -128,7 +154,7 @@ class ClaimingExecutor(OneKernelExecutor):
         memory[:] = 0
         counters = self._buffer_of(memory)
         kernel, resident = self._bound(counters, groups), self._bound(counters, groups, polls=polls)
-        return ResidentKernel(groups, counters, memory, kernel, resident, queue, resident_queue)
+        return ResidentKernel(groups, counters, memory, kernel, resident, queue, resident_queue, self._pace)
 
     def _bound(self, counters: cl.Buffer, groups: int, places: range | None = None, polls: int = 0) -> cl.Kernel:
         """Return the kernel with its arguments.
@@ -173,7 +199,7 @@ class ClaimingExecutor(OneKernelExecutor):
         transfer, executable = self._transfer, self.executable
         if not isinstance(transfer, SharedTransfer) or executable.states or self._lendable:
             return None
-        if sum(launch.work for launch in executable.launches) >= ALWAYS_SEVERAL:
+        if sum(launch.work for launch in executable.launches) >= self._worthwhile.several:
             return None
         places, copies = list(enumerate(transfer.inputs)), list(zip(names, transfer.copies, strict=True))
         in_flight, (start, wait) = self._in_flight.waiting, self._kernel.calls()

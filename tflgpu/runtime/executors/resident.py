@@ -16,21 +16,36 @@ from numpy.typing import NDArray
 
 from tflgpu.runtime.opencl.process import Using
 
-# Seconds that a thread polls for the end of a run before it sleeps: a few times what it takes to wake it.
-SPIN_SECONDS = 100e-6
+# What a run on time saves, in seconds, beside one without resident work-groups.
+SAVED = 10e-6
 
-# Spin limits in polls: of a work-group that stays on the device for the next run, some 0.1 ms, and of one that helps a
-# thread, some 30 us: where few threads compute, other kernels wait for it to leave.
-RESIDENT_POLLS = 400_000
-HELPER_POLLS = 100_000
 
-# Exponential back-off, in runs, after one that was late: then others need the core. The first one,
-# as a process begins with slow runs, and the longest. It starts again with the first one if the runs on time since the
-# last late run have saved more than that run took; SAVED is what one of them saves, in seconds.
-FIRST_BACKOFF, LONGEST_BACKOFF, SAVED = 16, 1000, 10e-6
+@dataclass(frozen=True)
+class Pace:
+    """How long threads and work-groups wait for each other.
 
-# Seconds after a run in which the next one may be one of many: then work-groups become resident.
-BURST_SECONDS = 1e-3
+    Attributes:
+        spin_seconds: How long a thread polls for the end of a run before it sleeps: a few times what it takes to wake
+            it.
+        resident_polls: Spin limit of a work-group that stays on the device for the next run: some 0.1 ms.
+        helper_polls: Spin limit of one that helps a thread: some 30 us. Where few threads compute, other kernels wait
+            for it to leave.
+        first_backoff: Runs that do without resident work-groups after the first one that was late, as others need the
+            core then: a process begins with slow runs. The number doubles with each late run. It starts again if the
+            runs on time since the last late run have saved more than that run took.
+        longest_backoff: The most such runs.
+        burst_seconds: After a run, how long the next one may be one of many: then work-groups become resident.
+    """
+
+    spin_seconds: float = 100e-6
+    resident_polls: int = 400_000
+    helper_polls: int = 100_000
+    first_backoff: int = 16
+    longest_backoff: int = 1000
+    burst_seconds: float = 1e-3
+
+
+PACE = Pace()
 
 # Words of the counters: runs that are over, runs that were asked for, whether work-groups are to leave, and how many
 # helpers have come and have left.
@@ -56,6 +71,7 @@ class LaunchedKernel:
         kernel: The kernel with all of its arguments.
         queue: For the launches of runs whose inputs and outputs are arrays on the host.
         spins: Whether the calling thread polls for the end of a run, on a core that nothing else needs.
+        pace: How long it does.
     """
 
     groups: int
@@ -63,6 +79,7 @@ class LaunchedKernel:
     kernel: cl.Kernel
     queue: cl.CommandQueue
     spins: bool = False
+    pace: Pace = PACE
 
     def __post_init__(self) -> None:
         self._sizes = (self.groups,), (1,)  # global and local
@@ -86,7 +103,7 @@ class LaunchedKernel:
         """
         if self.spins:
             self.queue.flush()
-            end = perf_counter() + SPIN_SECONDS
+            end = perf_counter() + self.pace.spin_seconds
             while not is_over(run) and perf_counter() < end:
                 pass
         run.wait()
@@ -115,6 +132,7 @@ class ResidentKernel(LaunchedKernel):
         resident: cl.Kernel,
         queue: cl.CommandQueue,
         resident_queue: cl.CommandQueue,
+        pace: Pace = PACE,
     ) -> None:
         """Nothing is launched yet.
 
@@ -126,8 +144,9 @@ class ResidentKernel(LaunchedKernel):
             resident: The same kernel, which stays.
             queue: For ``kernel``. Where there are several groups, it computes before the call returns.
             resident_queue: For ``resident``.
+            pace: How long thread and work-groups wait for each other.
         """
-        super().__init__(groups, counters, kernel, queue, spins=True)
+        super().__init__(groups, counters, kernel, queue, spins=True, pace=pace)
         self._resident, self._resident_queue = resident, resident_queue
         self._helps = groups > 1
         self._staying = max(1, groups - 1)  # the number of resident groups
@@ -135,9 +154,9 @@ class ResidentKernel(LaunchedKernel):
         self._words[LEFT] = self._staying
         self._asked = 0  # the number of the last run that was asked for
         self._are_new = False
-        self._rest, self._next_rest = 0, FIRST_BACKOFF  # runs
+        self._rest, self._next_rest = 0, pace.first_backoff  # runs
         self._on_time = 0  # runs since the last late one
-        self._least = SPIN_SECONDS  # seconds that a run has taken
+        self._least = pace.spin_seconds  # seconds that a run has taken
         self._ended = 0.0  # when the last run did
         self._launched: list[cl.Event] = []  # the last launch of the resident kernel, if there is one
         self._owner = os.getpid()
@@ -149,7 +168,7 @@ class ResidentKernel(LaunchedKernel):
         if self._rest:
             self._rest -= 1
         elif words[LEFT] == self._staying:
-            if perf_counter() - self._ended < BURST_SECONDS:
+            if perf_counter() - self._ended < self.pace.burst_seconds:
                 self.queue.finish()  # of runs that were not waited for
                 self._asked = words[ASKED] = words[OVER]
                 self._launch_resident()
@@ -186,7 +205,7 @@ class ResidentKernel(LaunchedKernel):
     def _poll(self) -> bool:
         """Poll for the end of the run. Returns False if it is late."""
         words, begun = self._words, perf_counter()
-        end = begun + SPIN_SECONDS + 2 * self._least
+        end = begun + self.pace.spin_seconds + 2 * self._least
         while words[OVER] != self._asked:
             if perf_counter() > end:
                 return False
@@ -210,9 +229,9 @@ class ResidentKernel(LaunchedKernel):
     def _back_off(self, seconds: float) -> None:
         """Let the next runs do without resident work-groups, after one that took this much longer."""
         if self._on_time * SAVED > seconds:
-            self._next_rest = FIRST_BACKOFF
+            self._next_rest = self.pace.first_backoff
         self._on_time = 0
-        self._rest = min(self._next_rest, LONGEST_BACKOFF)
+        self._rest = min(self._next_rest, self.pace.longest_backoff)
         self._next_rest = 2 * self._rest
 
     def _launch(self) -> cl.Event:
