@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -52,7 +53,7 @@ H200 = Probes(
 
 
 @pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch) -> list[Session]:
+def measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Session]]:
     """The sessions that were measured, each of which has an H200's numbers. Nothing was measured before."""
     sessions: list[Session] = []
 
@@ -61,9 +62,9 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Session]:
         return replace(H200, seconds=float(len(sessions)))
 
     monkeypatch.setattr(probing, "measure_probes", measure)
-    monkeypatch.setattr(device_model, "_measured", {})
-    monkeypatch.setattr(device_model, "_failed", set())
-    return sessions
+    device_model.KNOWN.forget()
+    yield sessions
+    device_model.KNOWN.forget()
 
 
 def test_an_h200_has_about_the_built_in_costs() -> None:
@@ -143,7 +144,7 @@ def test_a_measurement_is_made_once_and_plans_depend_on_it(
     device = choose(device_name)
     assert planned_target(device, options).cost_model == BUILT_IN_COSTS, "nothing may be measured without a session"
     for process in range(2):
-        monkeypatch.setattr(device_model, "_measured", {})
+        device_model.KNOWN.forget()
         with tflgpu.compile(scaled(2.0), options) as model:
             assert ("plan" in model.seconds) == (process == 0), "the second one is of the cache"
         assert planned_target(device, options).cost_model == cost_model_from(H200)
@@ -170,20 +171,21 @@ def test_a_damaged_measurement_is_a_miss(
     session, cache = open_session(device), Cache([tmp_path])
     key = probes_key(serializer.PROBES_REVISION, device.identity)
     for record in ({}, {"probes": {"is": "Probes"}}, {"probes": asdict(replace(H200, clock=0.0)) | {"is": "Probes"}}):
-        monkeypatch.setattr(device_model, "_measured", {})
+        device_model.KNOWN.forget()
         cache.store(key, {}, record)
         before = len(measured)
         planned_target(device, options, lambda: session)
         assert len(measured) == before + 1
     (stored,) = (tmp_path / "v1" / "probes").iterdir()
     stored.write_bytes(stored.read_bytes()[:-1])
-    monkeypatch.setattr(device_model, "_measured", {})
+    device_model.KNOWN.forget()
     planned_target(device, options, lambda: session)
     assert len(measured) == 4
     planned_target(device, options, lambda: session)
     assert len(measured) == 4
 
 
+@pytest.mark.usefixtures("measured")
 def test_probes_that_fail_leave_the_built_in_costs(
     device_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,8 +193,6 @@ def test_probes_that_fail_leave_the_built_in_costs(
         raise DeviceError("it burns")
 
     monkeypatch.setattr(probing, "measure_probes", fail)
-    monkeypatch.setattr(device_model, "_measured", {})
-    monkeypatch.setattr(device_model, "_failed", set())
     options = Options(
         device=device_name,
         execution=Execution(kernels="gpu", cost_model="measured"),

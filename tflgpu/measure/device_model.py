@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 
 from tflgpu.artifact.cache import Cache, DeviceIdentity
@@ -23,9 +24,26 @@ LOGGER = logging.getLogger(__name__)
 
 VARIABLE = "TFLGPU_COST_MODEL"
 
-_measured: dict[DeviceIdentity, Probes] = {}  # by this process
 
-_failed: set[DeviceIdentity] = set()  # in this process
+@dataclass
+class Known:
+    """What a process knows of devices.
+
+    Attributes:
+        measured: Probes, by device.
+        failed: Devices whose probes failed.
+    """
+
+    measured: dict[DeviceIdentity, Probes] = field(default_factory=dict)
+    failed: set[DeviceIdentity] = field(default_factory=set)
+
+    def forget(self) -> None:
+        """Know nothing, as at the begin of a process."""
+        self.measured.clear()
+        self.failed.clear()
+
+
+KNOWN = Known()
 
 
 def planned_target(device: Device, options: Options, opened: Callable[[], Session] | None = None) -> Target:
@@ -52,7 +70,7 @@ def planned_target(device: Device, options: Options, opened: Callable[[], Sessio
             probes = measure(opened(), cache)
         except (BuildError, DeviceError) as error:
             LOGGER.warning("%s cannot be measured, so plans take the built-in costs: %s", device.name, error)
-            _failed.add(device.identity)
+            KNOWN.failed.add(device.identity)
     return with_costs(target, probes)
 
 
@@ -93,7 +111,7 @@ def measured_probes(device: Device, cache: Cache | None) -> Probes | None:
     """
     found = None if cache is None else load_probes(cache, device.identity)
     if found is None and (cache is None or cache.is_writable):
-        found = _measured.get(device.identity)
+        found = KNOWN.measured.get(device.identity)
         if found is not None and cache is not None:
             store_probes(cache, device.identity, found)
     return found
@@ -111,7 +129,7 @@ def measure(session: Session, cache: Cache | None = None) -> Probes:
         DeviceError: A probe fails.
     """
     device = session.device
-    probes = _measured[device.identity] = probe(session)
+    probes = KNOWN.measured[device.identity] = probe(session)
     if cache is not None:
         store_probes(cache, device.identity, probes)
     return probes
@@ -139,5 +157,5 @@ def probe(session: Session) -> Probes:
 
 def _worth_measuring(device: Device, cache: Cache | None) -> bool:
     """Whether a device is measured unasked: a real GPU, if the result can be kept."""
-    real = device.type != "cpu" and not demotion(Driver.of(device.handle)) and device.identity not in _failed
+    real = device.type != "cpu" and not demotion(Driver.of(device.handle)) and device.identity not in KNOWN.failed
     return real and cache is not None and cache.is_writable
