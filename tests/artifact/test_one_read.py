@@ -49,12 +49,12 @@ def go_elsewhere(path: Path) -> None:
     os.chdir(path.parent / "elsewhere")
 
 
+@pytest.mark.usefixtures("settled_files")
 @pytest.mark.parametrize("token", [None, 7])
 @pytest.mark.parametrize("event", [overwrite, replace, Path.unlink, go_elsewhere])
 def test_a_new_batch_size_is_planned_for_the_model_that_was_compiled(
     event: Any, token: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tflgpu.artifact.cache.disk_cache.RACY_NANOSECONDS", -1)  # its stamp is remembered at once
     monkeypatch.chdir(tmp_path)
     for _ in range(2):  # cold, then warm
         Path("model.tflite").write_bytes(scaled(2.0))
@@ -73,12 +73,12 @@ def test_a_buffer_that_the_caller_changes_is_a_buffer_of_the_callers(tmp_path: P
         np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).run(X)["y"], 2 * X)
 
 
+@pytest.mark.usefixtures("settled_files")
 @pytest.mark.parametrize("token", [None, 7])
 def test_a_file_that_is_replaced_while_it_compiles_leaves_no_wrong_entry(
     token: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is replaced at the worst moment: when it has been hashed, before it is compiled."""
-    monkeypatch.setattr("tflgpu.artifact.cache.disk_cache.RACY_NANOSECONDS", -1)
     path, chosen = tmp_path / "model.tflite", options(tmp_path, token=token)
     path.write_bytes(scaled(2.0, batch=1))
     shutil.copy2(path, tmp_path / "original")
@@ -97,11 +97,11 @@ def test_a_file_that_is_replaced_while_it_compiles_leaves_no_wrong_entry(
     np.testing.assert_array_equal(tflgpu.compile(path, chosen).run(X)["y"], 2 * X)
 
 
+@pytest.mark.usefixtures("settled_files")
 def test_a_file_that_is_replaced_before_a_miss_is_known_is_compiled_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A token finds the content hash of the old file, for which the cache has no entry; then the file is read."""
-    monkeypatch.setattr("tflgpu.artifact.cache.disk_cache.RACY_NANOSECONDS", -1)
     path, chosen = tmp_path / "model.tflite", options(tmp_path, token=7)
     path.write_bytes(scaled(2.0, batch=1))
     tflgpu.compile(path, chosen)

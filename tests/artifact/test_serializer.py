@@ -165,13 +165,13 @@ def test_a_reused_token_is_no_proof(tmp_path: Path, device_name: str) -> None:
             np.testing.assert_array_equal(model.run(x)["y"], factor * x)
 
 
+@pytest.mark.usefixtures("settled_files")
 def test_with_a_token_an_unchanged_file_is_not_read(
     tmp_path: Path, device_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, cache = tmp_path / "model.tflite", tmp_path / "cache"
     path.write_bytes(scaled(2.0))
     os.utime(path, ns=(0, 0))
-    monkeypatch.setattr("tflgpu.artifact.cache.disk_cache.RACY_NANOSECONDS", -1)  # as if it had been there for long
     options = Options(device=device_name, precision="fp32", cache_files=CacheFiles(path=cache, model_token=7))
     tflgpu.compile(path, options)
     with monkeypatch.context() as patch:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ from PIL import Image
 
 import tflgpu
 from tests.cli.command import DIGITS
+from tflgpu.cli.console import console
 
 
 @pytest.fixture
@@ -42,3 +45,9 @@ def digit(tmp_path: Path, held_out: tuple[np.ndarray, np.ndarray]) -> Path:
     grey = np.rint(held_out[0][0] * (255 / 16)).astype(np.uint8)
     Image.fromarray(grey).resize((32, 32), Image.Resampling.NEAREST).save(path)
     return path
+
+
+@pytest.fixture
+def columns(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Let a terminal have so many columns."""
+    return partial(monkeypatch.setattr, console, "_width")

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,6 @@ import tflgpu
 from tests.cli.command import MODEL, as_json, detector_model, fail, invoke, succeed, unsupported_model
 from tests.support.models import WITHOUT_KERNEL
 from tflgpu.cli import VERBS
-from tflgpu.cli.console import console
 from tflgpu.cli.outputs import save, summarize
 from tflgpu.fallback.litert_interpreter import without_notices
 from tflgpu.model.tensor_info import Quantization, TensorInfo
@@ -155,8 +155,8 @@ def test_demo_without_a_peer_that_crashes(
     assert "357" in succeed("demo")
 
 
-def test_demo_fits_a_plain_terminal(device: tflgpu.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console, "_width", 80)
+def test_demo_fits_a_plain_terminal(device: tflgpu.Device, columns: Callable[[int], None]) -> None:
+    columns(80)
     text = succeed("demo")
     assert max(map(len, text.splitlines())) <= 80
     assert "\x1b" not in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ import tflgpu
 from tests.cli.command import MODEL, as_json, fail, succeed, unsupported_model
 from tests.support.models import WITHOUT_KERNEL
 from tests.support.quantized_models import quantized_model
-from tflgpu.cli.console import console
 from tflgpu.options import Interface
 from tflgpu.runtime.opencl.devices import choose
 
@@ -77,10 +77,10 @@ def test_inspect_refuses_what_is_no_model(shared: Path) -> None:
 
 
 def test_inspect_explains_every_real_model(
-    shared: Path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
+    shared: Path, columns: Callable[[int], None], pytestconfig: pytest.Config
 ) -> None:
     """The quick suite takes every fourth."""
-    monkeypatch.setattr(console, "_width", 500)  # nothing is broken into lines; to undo `width` would leave one
+    columns(500)  # nothing is broken into lines; to undo `width` would leave one
     paths = sorted((shared / "models").glob("*.tflite"))
     assert len(paths) >= 30
     for path in paths if pytestconfig.getoption("all") else paths[::4]:

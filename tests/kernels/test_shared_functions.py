@@ -15,13 +15,14 @@ from tests.ops.case import Net
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tests.support.planning import plan_of
+from tests.support.program_parts import divide_programs
 from tflgpu.codegen import persistent_kernel
 from tflgpu.codegen.functions import Function, Pointer, read_body
 from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import render
 from tflgpu.codegen.shared_functions import Variant, share, variants
-from tflgpu.plan import Plan, program_parts
+from tflgpu.plan import Plan
 from tflgpu.target import Target
 
 POINTERS = (Pointer("dst", "float", is_written=True), Pointer("src", "float", restrict=True))
@@ -167,8 +168,7 @@ def alike(net: Net) -> None:
 def test_launches_of_a_persistent_kernel_have_their_own_numbers(
     device_name: str, most: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program_parts, "MANY_FUNCTIONS", most[0])
-    monkeypatch.setattr(program_parts, "OF_EACH", most[1])
+    divide_programs(monkeypatch, *most)
     net = Net(seed=1)
     alike(net)
     case = net.case()

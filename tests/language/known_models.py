@@ -7,9 +7,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
-from tflgpu.language import Sampling, TokenDecoder, Tokenizer
+from tflgpu.language import Sampling, TokenDecoder, Tokenizer, TokenModel
 from tflgpu.language.language_steps import LanguageSteps, Step
 
 CACHE, VOCABULARY = 100, 150
@@ -103,6 +104,11 @@ class KnownModel:
     def close(self) -> None:
         for runs in self.made:
             runs.close()
+
+
+def let_files_hold(monkeypatch: pytest.MonkeyPatch, model: KnownModel | TokenModel) -> None:
+    """Let every file hold this model, whatever else is in it."""
+    monkeypatch.setattr(TokenModel, "compile", lambda *_, **__: model)
 
 
 def scripted(tokenizer: Tokenizer, stop: int, answers: Mapping[str, str]) -> Rule:

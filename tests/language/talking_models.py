@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tests.language.language_files import bytes_tokenizer
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.language.known_models import KnownModel, let_files_hold, scripted
+from tests.language.language_files import bytes_tokenizer, compressed, described, section_file
 from tflgpu.language.containers import tokenizer_data
 from tflgpu.language.tokenizer import load_tokenizer
 
@@ -27,3 +33,11 @@ ANSWERS = {
     "<tool>5</s><assistant>": "It is 5.",
     "Bad</s><assistant>": "<call>add(</call>",
 }
+
+
+def talking_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write a file with a model that knows :data:`ANSWERS`."""
+    rule = scripted(TOKENIZER, TOKENIZER.find("</s>") or 1, ANSWERS)
+    let_files_hold(monkeypatch, KnownModel(size=700, rule=rule))
+    metadata = described(f"{METADATA} jinja_prompt_template: {json.dumps(TEMPLATE)}")
+    return section_file(path, [(5, metadata, ""), (6, compressed(bytes_tokenizer()), ""), (3, b"", "")])

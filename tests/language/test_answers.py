@@ -11,17 +11,25 @@ import numpy as np
 import pytest
 
 import tflgpu
-from tests.language.known_models import CACHE, VOCABULARY, KnownModel, decoder, known_answer, known_token
+from tests.language.known_models import (
+    CACHE,
+    VOCABULARY,
+    KnownModel,
+    decoder,
+    known_answer,
+    known_token,
+    let_files_hold,
+)
 from tests.language.language_files import TEXT, bytes_tokenizer
 from tests.safety.models import scaled
-from tflgpu.language import Generator, Sampling, TokenModel
+from tflgpu.language import Generator, Sampling
 from tflgpu.language.sampling import Sampler
 
 
 @pytest.fixture
 def generator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator:
     """A generator of the known model, in a file that is none."""
-    monkeypatch.setattr(TokenModel, "compile", lambda *_, **__: KnownModel())
+    let_files_hold(monkeypatch, KnownModel())
     (tmp_path / "model.tflite").write_bytes(b"")
     (tmp_path / "tokenizer.json").write_bytes(bytes_tokenizer())
     return Generator(tmp_path / "model.tflite", tokenizer=tmp_path / "tokenizer.json")

@@ -13,11 +13,10 @@ import jsonschema
 import numpy as np
 import pytest
 
-from tests.language.known_models import KnownModel, scripted
 from tests.language.language_files import bytes_tokenizer, compressed, described, pieces_tokenizer, section_file
-from tests.language.talking_models import ANSWERS, METADATA, TEMPLATE, TOKENIZER
+from tests.language.talking_models import METADATA, talking_file
 from tflgpu import ModelError, litert_lm
-from tflgpu.language import BusyError, Conversation, Engine, Sampling, TokenModel
+from tflgpu.language import BusyError, Conversation, Engine, Sampling
 from tflgpu.language.containers import TokenizerData, tokenizer_data
 from tflgpu.language.function_calls import CallMarks, FunctionCall, parted
 from tflgpu.language.grammars import Grammars
@@ -28,11 +27,7 @@ from tflgpu.language.tokenizer import load_tokenizer
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file with a model that knows some answers."""
-    rule = scripted(TOKENIZER, TOKENIZER.find("</s>") or 1, ANSWERS)
-    monkeypatch.setattr(TokenModel, "compile", lambda *_, **__: KnownModel(size=700, rule=rule))
-    metadata = described(f"{METADATA} jinja_prompt_template: {json.dumps(TEMPLATE)}")
-    parts = [(5, metadata, ""), (6, compressed(bytes_tokenizer()), ""), (3, b"", "")]
-    return section_file(tmp_path / "model.litertlm", parts)
+    return talking_file(tmp_path / "model.litertlm", monkeypatch)
 
 
 def test_turns_read_only_what_is_new(path: Path) -> None:

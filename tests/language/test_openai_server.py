@@ -14,10 +14,8 @@ import openai
 import pytest
 import uvicorn
 
-from tests.language.known_models import KnownModel, scripted
-from tests.language.language_files import bytes_tokenizer, compressed, described, section_file
-from tests.language.talking_models import ANSWERS, METADATA, TEMPLATE, TOKENIZER
-from tflgpu.language import Engine, TokenModel
+from tests.language.talking_models import talking_file
+from tflgpu.language import Engine
 from tflgpu.openai_server import create_app
 
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
@@ -25,11 +23,7 @@ TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type":
 
 @pytest.fixture
 def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    rule = scripted(TOKENIZER, 1, ANSWERS)
-    monkeypatch.setattr(TokenModel, "compile", lambda *_, **__: KnownModel(size=700, rule=rule))
-    metadata = described(f"{METADATA} jinja_prompt_template: {json.dumps(TEMPLATE)}")
-    parts = [(5, metadata, ""), (6, compressed(bytes_tokenizer()), ""), (3, b"", "")]
-    app = create_app(Engine(section_file(tmp_path / "toy.litertlm", parts)), sessions=3)
+    app = create_app(Engine(talking_file(tmp_path / "toy.litertlm", monkeypatch)), sessions=3)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
     thread = threading.Thread(target=server.run)
     thread.start()

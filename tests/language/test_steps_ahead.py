@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tflgpu
+from tests.language.known_models import let_files_hold
 from tests.language.language_files import bytes_tokenizer
 from tflgpu.language import Generator, Sampling, TokenDecoder, TokenModel
 from tflgpu.language.sampler_model import CHOSEN, DRAW, NEXT, SCORES, TOTAL, sampler_model
@@ -100,8 +101,8 @@ def test_prompts_one_after_another(
     (tmp_path / "tokenizer.json").write_bytes(bytes_tokenizer())
     answers = []
     for decoder in decoders:
-        made = TokenModel(decoder._model._steps, decoder._model._compiled)  # type: ignore[union-attr]
-        monkeypatch.setattr(TokenModel, "compile", lambda *_, made=made, **__: made)
+        steps = decoder._model
+        let_files_hold(monkeypatch, TokenModel(steps._steps, steps._compiled))  # type: ignore[union-attr]
         generator = Generator(tmp_path / "model.tflite", tokenizer=tmp_path / "tokenizer.json")
         said = generator.stream("how fast is it", max_tokens=8, sampling=OF_ALL)
         text = "".join(said)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -56,8 +57,8 @@ def one_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console, "_width", 80)
+def terminal(columns: Callable[[int], None]) -> None:
+    columns(80)
 
 
 def printed(command: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 import tflgpu
 from tests.support.models import Builder
-from tflgpu.plan import program_parts
+from tests.support.program_parts import divide_programs
 from tflgpu.runtime.opencl import build, cubin, program, quirks
 from tflgpu.runtime.opencl.compiling import compiler_process
 from tflgpu.runtime.opencl.devices import choose
@@ -87,8 +87,7 @@ def test_a_driver_that_refuses_what_replaces_a_draft_compiles_it_again(
 @pytest.fixture
 def three_kernels(monkeypatch: pytest.MonkeyPatch, options: tflgpu.Options) -> tflgpu.Options:
     """Options with which the model is three kernels, whose drafts are compiled apart."""
-    monkeypatch.setattr(program_parts, "MANY_FUNCTIONS", 1)
-    monkeypatch.setattr(program_parts, "OF_EACH", 1)
+    divide_programs(monkeypatch, 1, 1)
     return replace(options, execution=replace(options.execution, kernels="gpu", executor="persistent"))
 
 

@@ -14,6 +14,7 @@ import tflgpu
 from tests.runtime.persistent.chains import X, chain, expected
 from tests.support.models import Builder
 from tests.support.planning import plan_of
+from tests.support.program_parts import divide_programs
 from tests.support.targets import H200
 from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
@@ -29,10 +30,9 @@ def test_many_functions_are_several_kernels(shared: Path, monkeypatch: pytest.Mo
     source = render(plan)
     executable = link(plan, source.names)
     number = len(source.functions)
-    monkeypatch.setattr(program_parts, "OF_EACH", 10)
-    monkeypatch.setattr(program_parts, "MANY_FUNCTIONS", number)
+    divide_programs(monkeypatch, number, 10)
     assert len(render_persistent(source, executable, ptx=True)[1].functions) == 1
-    monkeypatch.setattr(program_parts, "MANY_FUNCTIONS", number - 1)
+    divide_programs(monkeypatch, number - 1, 10)
     text, persistent = render_persistent(source, executable, ptx=True)
     assert replace(executable, persistent=persistent).parts == len(persistent.functions) == 3
     loops = [tuple(map(int, found)) for found in re.findall(r"int place = (\d+); place < (\d+);", text)]
@@ -52,8 +52,7 @@ def test_many_functions_are_several_kernels(shared: Path, monkeypatch: pytest.Mo
 
 @pytest.fixture
 def few_functions_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_parts, "MANY_FUNCTIONS", 1)
-    monkeypatch.setattr(program_parts, "OF_EACH", 2)
+    divide_programs(monkeypatch, 1, 2)
 
 
 @pytest.mark.usefixtures("few_functions_each")
@@ -92,8 +91,7 @@ def test_layers_that_repeat_run_the_same_kernels(device_name: str, monkeypatch: 
         cache="off",
     )
     whole = tflgpu.compile(repeated_layers(), options)
-    monkeypatch.setattr(program_parts, "MANY_FUNCTIONS", 1)
-    monkeypatch.setattr(program_parts, "OF_EACH", 2)
+    divide_programs(monkeypatch, 1, 2)
     several = tflgpu.compile(repeated_layers(), options)
     assert "int begin, int end" in several.source and "int begin, int end" not in whole.source
     assert several.source.count("__kernel") < several.report.kernels
