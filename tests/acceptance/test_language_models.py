@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 import tflgpu
 from tests.acceptance.litert_process import Arrays, steps
 from tests.quick import on_first_runtime
+from tests.support.integer_weights import take_from_memory
 from tflgpu.kernels.integers.units import UNITS
 from tflgpu.model.quantization import dequantized, is_quantized
 from tflgpu.model.reader import read_model
 from tflgpu.options import Interface, Options, Precision
 from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.opencl.devices import Device, choose
-from tflgpu.target import Target
 
 TOKENS, PLACES = 150, 100
 STEPS = 64
@@ -146,7 +146,7 @@ def test_signatures_share_weights(
 
     Caches have no room for them, as for those of large models.
     """
-    monkeypatch.setattr(Target, "caches_hold", lambda target, constant_bytes: False)
+    take_from_memory(monkeypatch)
     monkeypatch.setattr(Instance, "release_constants", lambda _: None)
     options = Options(device=device_name, cache="off", fallback="forbid", interface=Interface(signature="decode"))
     with tflgpu.compile(shared / f"language/decoder_{decoder.name}.tflite", options) as decode:

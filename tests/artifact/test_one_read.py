@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,17 @@ def go_elsewhere(path: Path) -> None:
 
 
 @pytest.mark.usefixtures("settled_files")
+def when_hashed(monkeypatch: pytest.MonkeyPatch, event: Callable[[], object]) -> None:
+    """Let this happen each time that a file has been hashed, before its entry is looked up."""
+    load = serializer.load
+
+    def late(*arguments: Any) -> Any:
+        event()
+        return load(*arguments)
+
+    monkeypatch.setattr(serializer, "load", late)
+
+
 @pytest.mark.parametrize("token", [None, 7])
 @pytest.mark.parametrize("event", [overwrite, replace, Path.unlink, go_elsewhere])
 def test_a_new_batch_size_is_planned_for_the_model_that_was_compiled(
@@ -83,14 +95,8 @@ def test_a_file_that_is_replaced_while_it_compiles_leaves_no_wrong_entry(
     path.write_bytes(scaled(2.0, batch=1))
     shutil.copy2(path, tmp_path / "original")
 
-    load = serializer.load
-
-    def meanwhile(*arguments: Any) -> Any:
-        path.write_bytes(scaled(5.0, batch=1))
-        return load(*arguments)
-
     with monkeypatch.context() as patch:
-        patch.setattr(serializer, "load", meanwhile)
+        when_hashed(patch, lambda: path.write_bytes(scaled(5.0, batch=1)))
         np.testing.assert_array_equal(tflgpu.compile(path, chosen).run(X)["y"], 2 * X)
     np.testing.assert_array_equal(tflgpu.compile(path, chosen).run(X)["y"], 5 * X)
     (tmp_path / "original").replace(path)
@@ -106,14 +112,8 @@ def test_a_file_that_is_replaced_before_a_miss_is_known_is_compiled_as_it_is(
     path.write_bytes(scaled(2.0, batch=1))
     tflgpu.compile(path, chosen)
     shutil.rmtree(tmp_path / "cache" / "v1" / "models")
-    load = serializer.load
-
-    def meanwhile(*arguments: Any) -> Any:
-        overwrite(path)
-        return load(*arguments)
-
     with monkeypatch.context() as patch:
-        patch.setattr(serializer, "load", meanwhile)
+        when_hashed(patch, lambda: overwrite(path))
         np.testing.assert_array_equal(tflgpu.compile(path, chosen).run(X)["y"], 5 * X)
     path.write_bytes(scaled(2.0, batch=1))
     np.testing.assert_array_equal(tflgpu.compile(path, chosen).run(X)["y"], 2 * X)

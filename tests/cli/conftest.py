@@ -13,6 +13,7 @@ from PIL import Image
 
 import tflgpu
 from tests.cli.command import DIGITS
+from tests.support.limited_devices import let_devices_be
 from tflgpu.cli.console import console
 
 
@@ -28,8 +29,7 @@ def device() -> tflgpu.Device:
 
 @pytest.fixture
 def no_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tflgpu, "devices", tuple)
-    monkeypatch.setattr("tflgpu.runtime.opencl.devices.devices", tuple)
+    let_devices_be(monkeypatch)
 
 
 @pytest.fixture

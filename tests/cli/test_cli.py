@@ -16,6 +16,7 @@ import pytest
 import tflgpu
 from tests.cli.command import MODEL, as_json, detector_model, fail, invoke, succeed, unsupported_model
 from tests.support.models import WITHOUT_KERNEL
+from tests.support.packages import hide_litert
 from tflgpu.cli import VERBS
 from tflgpu.cli.outputs import save, summarize
 from tflgpu.fallback.litert_interpreter import without_notices
@@ -109,7 +110,7 @@ def test_user_errors(device: tflgpu.Device, digit: Path, tmp_path: Path) -> None
 def test_an_unsupported_model_is_one_line(
     device: tflgpu.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tflgpu.fallback.shape_inference.is_installed", lambda: False)
+    hide_litert(monkeypatch)
     message = fail("benchmark", unsupported_model(tmp_path / "m.tflite"))
     assert "\n" not in message
     assert f"{WITHOUT_KERNEL} has no kernel" in message
@@ -147,7 +148,7 @@ def test_demo_without_a_peer_that_crashes(
     def crash(*_: object) -> None:
         raise fault
 
-    monkeypatch.setattr("tflgpu.cli.commands.demo.is_installed", lambda: True)
+    pytest.importorskip("ai_edge_litert")
     monkeypatch.setattr("tflgpu.cli.commands.demo.LiteRT", crash)
     result = invoke("demo", "--json")
     assert [a["engine"] for a in json.loads(result.stdout)["answers"]] == ["tflgpu"]

@@ -11,6 +11,7 @@ import tflgpu
 from tests.cli.command import MODEL, as_json, fail, succeed, unsupported_model
 from tests.frontend.control_flow.control_models import collatz
 from tests.support.models import WITHOUT_KERNEL, Builder
+from tests.support.packages import hide_litert
 from tests.support.planning import plan_of
 from tflgpu.codegen.render import render
 from tflgpu.frontend.lower import lower
@@ -133,7 +134,7 @@ def test_a_loop_is_shown_as_its_pieces(tmp_path: Path) -> None:
 
 
 def test_a_model_that_runs_nowhere_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tflgpu.fallback.shape_inference.is_installed", lambda: False)
+    hide_litert(monkeypatch)
     assert WITHOUT_KERNEL in fail("show", unsupported_model(tmp_path / "m.tflite"))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tflgpu
-from tests.support.integer_weights import Weights, constant, draw, finished, layer, sparse_layer
+from tests.support.integer_weights import Weights, constant, draw, finished, layer, sparse_layer, take_from_memory
 from tests.support.models import Builder
 from tests.support.planning import obstacles_of, plan_of
 from tests.support.targets import CPU, H200
@@ -168,7 +168,7 @@ def head_model(weights: Weights) -> bytes:
 def test_a_table_that_is_the_last_layer_is_there_once(
     bits: int, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Target, "caches_hold", lambda *_: False)
+    take_from_memory(monkeypatch)
     weights = draw(np.random.default_rng(5), (200, 96), bits)
     plan = plan_of(head_model(weights), target)
     executable = link(plan, ["f"] * len(plan.kernels))

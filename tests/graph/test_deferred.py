@@ -8,14 +8,13 @@ from weakref import ref
 import numpy as np
 import pytest
 
-from tests.support.integer_weights import constant, draw, finished
+from tests.support.integer_weights import constant, draw, finished, take_from_memory
 from tests.support.models import Builder
 from tests.support.planning import plan_of
 from tests.support.targets import CPU
 from tflgpu.frontend import graph_builder
 from tflgpu.graph.deferred import Deferred
 from tflgpu.graph.ir import Tensor
-from tflgpu.target import Target
 
 pytest.importorskip("ai_edge_litert")
 
@@ -53,7 +52,7 @@ def test_weights_of_layers_are_never_floats_all_at_once(monkeypatch: pytest.Monk
         return array
 
     monkeypatch.setattr(graph_builder, "dequantized", watched)
-    monkeypatch.setattr(Target, "caches_hold", lambda *_: False)
+    take_from_memory(monkeypatch)
     builder, random = Builder(), np.random.default_rng(3)
     stored = {}
     x = builder.input((1, 160))

@@ -16,7 +16,6 @@ from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tests.support.planning import plan_of
 from tests.support.program_parts import divide_programs
-from tflgpu.codegen import persistent_kernel
 from tflgpu.codegen.functions import Function, Pointer, read_body
 from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
@@ -181,7 +180,7 @@ def test_launches_of_a_persistent_kernel_have_their_own_numbers(
         check(np.asarray(got), expected, ARITHMETIC, "fp32", case.describe)
 
 
-def test_without_room_for_numbers_each_function_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_room_for_numbers_each_function_has_its_own() -> None:
     net = Net(seed=1)
     alike(net)
     target = Target(family="gpu", compute_units=2, storage="float", executor="persistent")
@@ -189,5 +188,4 @@ def test_without_room_for_numbers_each_function_has_its_own(monkeypatch: pytest.
     source = render(plan)
     executable = link(plan, source.names)
     assert "numbers_0" in render_persistent(source, executable, ptx=False)[0]
-    monkeypatch.setattr(persistent_kernel, "MOST_NUMBERS", 0)
-    assert "numbers_0" not in render_persistent(source, executable, ptx=False)[0]
+    assert "numbers_0" not in render_persistent(source, executable, ptx=False, most_numbers=0)[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 import tflgpu
 from tests.quick import on_first_runtime
-from tests.support.integer_weights import draw, layer
+from tests.support.integer_weights import draw, layer, take_from_memory
 from tests.support.limited_devices import Simulation, limited
 from tests.support.models import Builder
 from tests.support.planning import graph_of, plan_of, taking, templates
@@ -68,10 +67,8 @@ def check(found: NDArray[Any], expected: NDArray[Any], precision: str, depth: in
 
 
 @pytest.fixture
-def far_weights(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Cores have no caches, so that few weights are as far away as many."""
-    monkeypatch.setattr(Target, "caches_hold", lambda target, constant_bytes: False)
-    return None
+def far_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    take_from_memory(monkeypatch)
 
 
 @pytest.mark.quick(when=lambda case, device_name: case in LAYERS[1::3] and on_first_runtime(device_name))

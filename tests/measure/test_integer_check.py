@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tflgpu
+from tests.support.limited_devices import let_devices_be
 from tests.support.quantized_models import SHAPE, quantized_model
 from tflgpu.errors import CacheWarning
 from tflgpu.kernels.integers.trial import QUADS, trial_of
@@ -17,7 +18,6 @@ from tflgpu.kernels.integers.units import UNITS
 from tflgpu.measure import integer_check
 from tflgpu.options import options_of
 from tflgpu.report.report import IntegerReport
-from tflgpu.runtime.opencl import devices
 from tflgpu.runtime.opencl.devices import choose
 
 pytestmark = pytest.mark.device
@@ -27,7 +27,7 @@ IMAGE = np.random.default_rng(1).integers(-128, 128, SHAPE).astype(np.int8)
 @pytest.fixture
 def unit(device_name: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The unit of the device, of which this process does not know yet whether its sums are right."""
-    monkeypatch.setattr(integer_check, "_found", {})
+    monkeypatch.setattr(integer_check, "FOUND", {})
     if (name := choose(device_name).integer_unit) is None:
         pytest.skip("the CPU has no integer unit")
     return name
@@ -54,7 +54,7 @@ def test_a_cpu_without_a_unit_gives_the_same_answer(
     floats, without = answer(device_name, integer_products="off")
     assert without.unit is None and without.products == 0
     plain = replace(choose(device_name), index=0, integer_unit=None)
-    monkeypatch.setattr(devices, "_devices", lambda: (plain,))
+    let_devices_be(monkeypatch, plain)
     simulated, simulated_report = answer(device_name)
     assert simulated_report == without
     np.testing.assert_array_equal(simulated, floats)
@@ -92,12 +92,12 @@ def test_a_unit_is_tried_once(
     monkeypatch.setattr(integer_check, "_is_right", counted)
     broken(unit, monkeypatch)
     for quantized in ("fake_quantize", "float"):  # two models
-        monkeypatch.setattr(integer_check, "_found", {})
+        integer_check.FOUND.clear()
         assert answer(device_name, tmp_path, quantized=quantized)[1].unit is None
     assert len(tried) == 1
     (fact,) = tmp_path.rglob("units/*.safetensors")
     fact.write_bytes(fact.read_bytes()[:-1] + b"?")
-    monkeypatch.setattr(integer_check, "_found", {})
+    integer_check.FOUND.clear()
     with pytest.warns(CacheWarning, match="checksum"):
         answer(device_name, tmp_path, executor="launch")
     assert len(tried) == 2

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
 
 import pytest
 
 from tests.kernels.gpu.ways import take_always
 from tests.ops.case import Case
+from tests.support.corrections import pack_always
 from tests.support.fixed_cases import fixed_cases
 from tests.support.planning import plan_of
 from tests.support.shared_memory import stored_over, with_operands
@@ -16,7 +16,6 @@ from tests.support.targets import CPU, GPU
 from tests.support.templates import kernel_templates, parameters_of_templates
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
-from tflgpu.kernels.cpu import convolution_kernels
 from tflgpu.kernels.movement.scatter_kernel import ScatterColumnsParameters
 from tflgpu.plan import Plan
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
@@ -34,7 +33,7 @@ def _plan(name: str, case: Case, target: Target) -> Plan:
         if name == "convolutions_of_few_channels":
             take_always(patch, "kn2row")
         if name == "packed_convolution":
-            patch.setattr(convolution_kernels, "_cost_by_quads", lambda request: inf)
+            pack_always(patch)
         return with_operands(plan_of(case.model, target))
 
 

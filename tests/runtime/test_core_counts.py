@@ -10,6 +10,7 @@ import pytest
 
 import tflgpu
 from tests.runtime.claiming.executors import X, branches
+from tests.support.limited_devices import let_devices_be
 from tflgpu.compiled_model import CpuOptions
 from tflgpu.compiled_model import Options as LitertOptions
 from tflgpu.compiled_model.litert_options import chosen_options
@@ -82,14 +83,14 @@ def test_more_cores_than_there_are_is_all_of_them(whole: tflgpu.Device) -> None:
 
 def test_a_gpu_has_no_cores_to_count(whole: tflgpu.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = replace(whole, type="gpu")
-    monkeypatch.setattr(devices, "devices", lambda: (gpu,))
+    let_devices_be(monkeypatch, gpu)
     assert devices.choose("gpu", 1) is gpu
 
 
 def test_a_device_that_cannot_be_partitioned_says_so(whole: tflgpu.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver refuses as many cores as this one says that it has."""
     greater = replace(whole, compute_units=1 << 20)
-    monkeypatch.setattr(devices, "devices", lambda: (greater,))
+    let_devices_be(monkeypatch, greater)
     with pytest.warns(tflgpu.DeviceWarning, match=r"cannot be partitioned: all of its 1048576 cores are used, and not"):
         assert devices.choose(0 if whole.index == 0 else "cpu", 1 << 19) is greater
 

@@ -13,6 +13,7 @@ import pytest
 
 import tflgpu
 from tests.support import targets
+from tests.support.limited_devices import let_devices_be
 from tests.support.models import Builder
 from tests.support.planning import plan_of
 from tflgpu.compiler import compile_model
@@ -112,7 +113,7 @@ def test_long_runs_have_one_round_of_one_run() -> None:
 def both(monkeypatch: pytest.MonkeyPatch, device_name: str) -> str:
     """The name of a device on which only measuring can tell, which a CPU is not."""
     found = [replace(d, executor="auto") for d in devices.devices()]
-    monkeypatch.setattr(devices, "devices", lambda: found)
+    let_devices_be(monkeypatch, *found)
     monkeypatch.setattr(executor_heuristics, "FEW", 0.0)
     monkeypatch.setattr(executor_heuristics, "MANY", np.inf)
     return device_name

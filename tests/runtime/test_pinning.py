@@ -63,8 +63,13 @@ def test_new_arrays_are_never_pinned(pins: ArrayPins) -> None:
     assert not pins._known
 
 
-def test_a_pin_goes_with_its_array(pins: ArrayPins, monkeypatch: pytest.MonkeyPatch) -> None:
+def pin_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pins be objects that hold no memory of a driver."""
     monkeypatch.setattr(ArrayPins, "_pinned", lambda *_: Pin())
+
+
+def test_a_pin_goes_with_its_array(pins: ArrayPins, monkeypatch: pytest.MonkeyPatch) -> None:
+    pin_nothing(monkeypatch)
     array = np.zeros(SHAPE, np.float32)
     sightings_until_pinned(pins, array)
     (known,) = pins._known.values()
@@ -92,7 +97,7 @@ def test_a_driver_that_refuses_costs_nothing(pins: ArrayPins, monkeypatch: pytes
 
 def test_pins_go_with_their_model(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At once, and not when garbage is collected."""
-    monkeypatch.setattr(ArrayPins, "_pinned", lambda *_: Pin())
+    pin_nothing(monkeypatch)
     pins, array = ArrayPins(open_session(choose(device_name)).context), np.zeros(SHAPE, np.float32)
     sightings_until_pinned(pins, array)
     (known,) = pins._known.values()

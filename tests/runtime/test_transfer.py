@@ -69,12 +69,9 @@ def test_inputs_and_outputs_share_a_buffer_each(run: Callable[[list[Array]], lis
         check(run(arrays(seed)), arrays(seed))
 
 
-@pytest.mark.parametrize("worthwhile", [0, 1 << 30], ids=["lent", "copied"])
-def test_outputs_stay_as_they_are(
-    worthwhile: int, run: Callable[[list[Array]], list[Array]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("lent")
+def test_outputs_stay_as_they_are(run: Callable[[list[Array]], list[Array]]) -> None:
     """More are kept than there is pinned memory to lend; each run's outputs are its caller's own."""
-    monkeypatch.setattr(pinned_memory.Lender, "WORTHWHILE", worthwhile)
     kept = [run(arrays(seed)) for seed in range(pinned_memory.Lender.AT_MOST + 3)]
     for seed, outputs in enumerate(kept):
         check(outputs, arrays(seed))
@@ -110,8 +107,20 @@ def test_parts_of_pinned_arrays_and_other_types_are_copied(executor: PinnedExecu
     check(executor.run(inputs), inputs)
 
 
-def test_runs_read_what_a_pinned_array_holds_now(executor: PinnedExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def small_pins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small arrays are pinned, too."""
     monkeypatch.setattr(ArrayPins, "WORTHWHILE", 0)
+
+
+@pytest.fixture(params=[0, 1 << 30], ids=["lent", "copied"])
+def lent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outputs are in memory that is lent, or copied."""
+    monkeypatch.setattr(pinned_memory.Lender, "WORTHWHILE", request.param)
+
+
+@pytest.mark.usefixtures("small_pins")
+def test_runs_read_what_a_pinned_array_holds_now(executor: PinnedExecutor) -> None:
     inputs = arrays(0)
     for seed in range(8):
         for array, fresh in zip(inputs, arrays(seed), strict=True):
@@ -123,20 +132,17 @@ def test_runs_read_what_a_pinned_array_holds_now(executor: PinnedExecutor, monke
         assert staged == (seed + 1 < ArrayPins.SIGHTINGS)
 
 
-def test_arrays_that_take_turns_do_not_mix(executor: PinnedExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ArrayPins, "WORTHWHILE", 0)
+@pytest.mark.usefixtures("small_pins")
+def test_arrays_that_take_turns_do_not_mix(executor: PinnedExecutor) -> None:
     kept = [arrays(seed) for seed in range(3)]
     for turn in range(18):
         inputs = kept[turn % 3] if turn % 4 else arrays(100 + turn)
         check(executor.run(inputs), inputs)
 
 
-@pytest.mark.parametrize("worthwhile", [0, 1 << 30], ids=["lent", "copied"])
-def test_each_inference_on_its_way_has_memory_of_its_own(
-    worthwhile: int, executor: PinnedExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("lent")
+def test_each_inference_on_its_way_has_memory_of_its_own(executor: PinnedExecutor) -> None:
     """And gives it back: as many slots are made as inferences were on their way at once."""
-    monkeypatch.setattr(pinned_memory.Lender, "WORTHWHILE", worthwhile)
     inputs = arrays(0)
     for _ in range(3):
         flights = []
@@ -166,13 +172,11 @@ def test_only_gpus_with_memory_of_their_own_get_pinned_memory(
 
 @pytest.mark.parametrize("shape", [(1, 50, 40, 3), (7, 1, 30), (3, 2, 1), (5,), ()])
 @pytest.mark.parametrize("element", ["float32", "float64", "uint8"])
-def test_large_arrays_are_copied_whole(shape: tuple[int, ...], element: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_arrays_are_copied_whole(shape: tuple[int, ...], element: str) -> None:
     """By threads, whichever axis is long enough; also a transposed array."""
-    monkeypatch.setattr(large_copies, "EACH", 16)
-    monkeypatch.setattr(large_copies, "THREADS", 8)
     source = np.random.default_rng(0).uniform(0, 9, shape[::-1]).astype(element).T
     target = np.zeros(shape, np.float32)
-    large_copies.fill(target, source)
+    large_copies.fill(target, source, each=16, threads=8)
     np.testing.assert_array_equal(target, source.astype(np.float32))
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 
 import pytest
 
+from tflgpu.kernels.cpu import convolution_kernels
+from tflgpu.kernels.gpu.divided import divided_keys
 from tflgpu.target import corrections
 from tflgpu.target.corrections import ALWAYS, NEVER
 
@@ -18,3 +21,14 @@ def correct(monkeypatch: pytest.MonkeyPatch, factors: Mapping[str, float]) -> No
     known = corrections.corrections()
     changed = {name: replace(known[name], factor=factor) for name, factor in factors.items()}
     monkeypatch.setattr(corrections, "corrections", lambda: {**known, **changed})
+
+
+def pack_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let CPUs pack the image of every convolution that can be packed, also of one so small that quads are faster."""
+    monkeypatch.setattr(convolution_kernels, "_cost_by_quads", lambda request: inf)
+
+
+def divide_keys(monkeypatch: pytest.MonkeyPatch, parts: int) -> None:
+    """Let work-groups of GPUs divide the keys of attentions so, whatever it costs to join the results."""
+    monkeypatch.setattr(divided_keys, "PARTS", (parts,))
+    monkeypatch.setattr(divided_keys, "joining_cycles", lambda *_: -1e9)

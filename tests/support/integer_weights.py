@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from tests.support.models import Builder
 from tflgpu.fallback.schema_objects import packed, unpacked
 from tflgpu.model.tensor_info import Quantization
+from tflgpu.target import Target
 
 Array = NDArray[Any]
 
@@ -137,3 +139,8 @@ def sparse_layer(dtype: str, *, has_scale: bool) -> bytes:
         sparsity.dimMetadata.append(level)
     file.subgraphs[0].tensors[w].sparsity = sparsity
     return packed(file)
+
+
+def take_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let cores have no caches, so that few weights are as far away as many."""
+    monkeypatch.setattr(Target, "caches_hold", lambda *_: False)

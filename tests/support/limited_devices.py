@@ -74,12 +74,17 @@ def limited(platform: str, simulation: Simulation) -> Iterator[Device]:
     types = {"int64": simulation.int64, "float64": real.float64 and modern}
     device = replace(real, index=0, limits=limits, **types, executor=real.executor if claims else "launch")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(devices, "_devices", lambda: (device,))
+        let_devices_be(patch, device)
         patch.setattr(cl, "Buffer", _limited_buffer(limits))
         patch.setattr(cl, "enqueue_nd_range_kernel", _limited_launch(device))
         patch.setattr(cl._cl, "_Program", _limited_program(simulation))
         patch.setattr(cl.Kernel, "get_work_group_info", _limited_query(simulation))
         yield device
+
+
+def let_devices_be(monkeypatch: pytest.MonkeyPatch, *found: Device) -> None:
+    """Let these be all devices, the preferred one first."""
+    monkeypatch.setattr(devices, "_devices", lambda: found)
 
 
 def fails(routine: str, status: str, kind: type[cl.Error] = cl.LogicError) -> cl.Error:

@@ -51,8 +51,11 @@ def run_plan(plan: Plan, inputs: Sequence[NDArray[Any]], device: Device) -> list
     return kind(executable, build(text, session)[0], session).run(inputs)
 
 
-def run_chosen(case: Case, device: Device, options: tflgpu.Options, choose: Chooser) -> Plan:
-    """Run a case with the tiles that ``choose`` takes, and compare its outputs with those that it must give."""
-    plan = plan_of(case.model, device.target(options), options, choose)
+def run_chosen(case: Case, device: Device, options: tflgpu.Options, choose: Chooser, **changes: Any) -> Plan:
+    """Run a case with the tiles that ``choose`` takes, and compare its outputs with those that it must give.
+
+    changes: of what planning knows of the device.
+    """
+    plan = plan_of(case.model, replace(device.target(options), **changes), options, choose)
     case.check(run_plan(plan, case.inputs, device), options.precision)
     return plan

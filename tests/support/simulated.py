@@ -11,7 +11,6 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from math import inf
 from typing import Literal
 
 import numpy as np
@@ -21,11 +20,11 @@ import pytest
 import tflgpu
 from tests.kernels.gpu.ways import take_always
 from tests.support import branches
+from tests.support.corrections import pack_always
 from tests.support.fixed_cases import fixed_cases
 from tests.support.planning import plan_of
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
-from tflgpu.kernels.cpu import convolution_kernels
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
@@ -44,7 +43,7 @@ def run_cases(family: Literal["cpu", "gpu"], precision: Literal["fp32", "fp16"])
             if name == "convolutions_of_few_channels":  # which would cost a single compute unit too much as well
                 take_always(patch, "kn2row")
             if name == "packed_convolution":  # of an image that is so small that quads are faster
-                patch.setattr(convolution_kernels, "_cost_by_quads", lambda request: inf)
+                pack_always(patch)
             plan = plan_of(case.model, device.target(options), options)
         templates |= {k.kernel.template for k in plan.kernels}
         source = render(plan)

@@ -22,13 +22,16 @@ WAITING = ("Meeting meeting", "bool waits")
 AWAITING = f"#define {AWAIT_INPUTS} if (waits) await_others(meeting);"
 
 
-def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool) -> tuple[str, Persistent]:
+def render_persistent(
+    source: KernelSource, executable: Executable, *, ptx: bool, most_numbers: int = MOST_NUMBERS
+) -> tuple[str, Persistent]:
     """Return all launches as one kernel or a few: their program, and what the executor must know of it.
 
     Args:
         source: The rendered functions.
         executable: The buffers and launches of these functions.
         ptx: Whether the device's compiler accepts NVIDIA's inline assembly.
+        most_numbers: Bytes of constant memory for the numbers of shared functions.
 
     Raises:
         ValueError: Kernels have different local sizes.
@@ -45,7 +48,7 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
         name: numbers_of(shared, launches, places, f"numbers_{part}")
         for part, (name, places) in enumerate(_places(runs).items())
     }
-    if sum(table.bytes for table in tables.values() if table) > MOST_NUMBERS:
+    if sum(table.bytes for table in tables.values() if table) > most_numbers:
         shared = {function.name: Variant(function) for function in source.functions}
         runs, tables = _runs(launches, shared), {}
     persistent = Persistent(runs, local_size, tuple(order), clock=ptx)

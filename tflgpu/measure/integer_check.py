@@ -22,7 +22,7 @@ from tflgpu.target import Target
 
 LOGGER = logging.getLogger(__name__)
 
-_found: dict[str, bool] = {}  # by name of the key, in this process
+FOUND: dict[str, bool] = {}  # whether sums are right, by name of the key, in this process
 
 
 def without_wrong_unit(
@@ -44,7 +44,7 @@ def without_wrong_unit(
     trial = trial_of(target)
     source = trial_program(trial)
     key = unit_key(name, source, device.identity)
-    right = _found.get(key.name)
+    right = FOUND.get(key.name)
     if right is None and cache is not None:
         right = load_unit(cache, key)
     if right is None and opened is not None:
@@ -52,7 +52,7 @@ def without_wrong_unit(
         if cache is not None:
             store_unit(cache, key, right)
     if right is not None:
-        _found[key.name] = right
+        FOUND[key.name] = right
     return replace(target, integer_unit=None) if right is False else target
 
 

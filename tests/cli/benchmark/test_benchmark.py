@@ -15,6 +15,7 @@ import pytest
 
 import tflgpu
 from tests.cli.command import MODEL, as_json, fail, succeed
+from tests.support.packages import hide_litert
 from tests.support.planning import plan_of
 from tflgpu.cli.benchmarking import footprint
 from tflgpu.cli.benchmarking.comma_separated import write_csv
@@ -159,7 +160,7 @@ def test_tuning_is_an_option(device: tflgpu.Device, tmp_path: Path) -> None:
 
 
 def test_litert_is_asked_for_by_name(device: tflgpu.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tflgpu.evaluate.litert_peer.is_installed", lambda: False)
+    hide_litert(monkeypatch)
     assert 'pip install "ai-edge-litert' in fail("benchmark", MODEL, "--litert")
     assert 'pip install "ai-edge-litert' in fail("diff", MODEL)
     assert "exclude each other" in fail("benchmark", MODEL, "--csv", "--json")

@@ -12,25 +12,28 @@ from tests.kernels.cpu.pairs_in_bands import CASES, HALF, ONE, SAME
 from tests.kernels.networks import convolution, depthwise
 from tests.ops.case import Net, Tensor
 from tests.ops.windows import Window
-from tests.support.planning import kinds, plan_of
-from tests.support.running import run_checked
+from tests.support.planning import kinds, plan_of, taking
+from tests.support.running import options_of, run_chosen
 from tests.support.targets import CPU
+from tflgpu.codegen.render import render
 from tflgpu.graph.layout import Geometry
-from tflgpu.kernels.cpu import band_kernels, depthwise_bands, fuse_bands
+from tflgpu.kernels.candidates import TileConfig
+from tflgpu.kernels.cpu import band_kernels, fuse_bands
 from tflgpu.kernels.cpu.band_kernels import Band
 from tflgpu.kernels.cpu.costs import BandWork, PairWork, depthwise_rate
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Storage
 from tflgpu.ops.image.window import POINTWISE, Padding
 from tflgpu.ops.image.window import Window as PlannedWindow
+from tflgpu.runtime.opencl.devices import choose
 from tflgpu.target import Limits, Target
 
 # Shape of the image; window of the depthwise convolution; channels of the pointwise one; vectors, rows of a band.
 DEPTHWISE_FIRST = {
-    "a last band of fewer rows": ((2, 11, 13, 10), SAME, 20, Band(1, 4)),
+    "a last band of fewer rows": ((2, 11, 13, 10), SAME, 20, Band(1, 3)),
     "stride 2": ((1, 16, 10, 33), HALF, 70, Band(2, 8)),
     "few pixels": ((1, 5, 3, 8), Window((5, 5), padding="SAME"), 16, Band(1, 2)),
-    "no padding, dilation": ((1, 12, 17, 4), Window((3, 2), (1, 2), (2, 3)), 5, Band(1, 3)),
+    "no padding, dilation": ((1, 12, 17, 4), Window((3, 2), (1, 2), (2, 3)), 5, Band(1, 4)),
 }
 IN_HALF = ("rows that bands share", "an odd image, stride 2", "a convolution of neighbours", "the caller's image")
 MADE_FLOATS = ("rows that bands share", "an odd image, stride 2")  # row by row, in half
@@ -48,21 +51,23 @@ def image(net: Net, *shape: int) -> Tensor:
     return x if shape[-1] < 4 else net.op("ABS", [x], np.abs(x.value))
 
 
+def source_of_bands(net: Net, device_name: str, precision: str = "fp32", **bands: TileConfig) -> str:
+    """Run a network with these bands on two cores, and compare its outputs with those that it must give."""
+    options = options_of(device=device_name, executor="launch", precision=precision)
+    return render(run_chosen(net.case(), choose(device_name), options, taking(**bands), compute_units=2)).text
+
+
 @pytest.mark.quick(when=lambda name, precision: name in SOME and precision == "fp32")
 @pytest.mark.parametrize(("name", "precision"), [(n, "fp32") for n in CASES] + [(n, "fp16") for n in IN_HALF])
-def test_bands_are_right(
-    name: str, precision: Literal["fp32", "fp16"], device_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bands_are_right(name: str, precision: Literal["fp32", "fp16"], device_name: str) -> None:
     """Both have activations, and a residual that is added behind them."""
     shape, channels, first, second, band = CASES[name]
-    monkeypatch.setattr(band_kernels, "bands", lambda *_: iter([band]))
-    monkeypatch.setattr(band_kernels, "shared_out", lambda band, *_: iter([band]))
     net = Net(seed=len(name))
     x = image(net, *shape)
     y = depthwise(net, convolution(net, x, channels, first, "RELU6"), second, "RELU")
     other = net.input(net.normal(y.shape))
     net.output(net.op("ADD", [y, other], y.value + other.value, activation="RELU"))
-    source = run_checked(net.case(), device=device_name, precision=precision)
+    source = source_of_bands(net, device_name, precision, convolution_depthwise=band.config)
     assert "cpu_band_convolution_depthwise" in source
     assert ("*wide" in source) == (precision == "fp16" and name in MADE_FLOATS)
 
@@ -72,26 +77,26 @@ def test_bands_are_right(
     ("name", "precision"), [*((n, "fp32") for n in DEPTHWISE_FIRST), ("a last band of fewer rows", "fp16")]
 )
 def test_bands_with_the_depthwise_one_first_are_right(
-    name: str, precision: Literal["fp32", "fp16"], device_name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, precision: Literal["fp32", "fp16"], device_name: str
 ) -> None:
     shape, window, channels, band = DEPTHWISE_FIRST[name]
-    monkeypatch.setattr(depthwise_bands, "bands", lambda *_: iter([band]))
     net = Net(seed=len(name))
     y = convolution(net, depthwise(net, image(net, *shape), window, "RELU6"), channels, ONE, "NONE")
     other = net.input(net.normal(y.shape))
     net.output(net.op("ADD", [y, other], y.value + other.value, activation="RELU"))
-    assert "cpu_band_depthwise_pointwise" in run_checked(net.case(), device=device_name, precision=precision)
+    source = source_of_bands(net, device_name, precision, depthwise_pointwise=band.config)
+    assert "cpu_band_depthwise_pointwise" in source
 
 
-def test_layers_of_several_sizes_share_a_function(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layers_of_several_sizes_share_a_function(device_name: str) -> None:
     """Whatever the width of the image and the size of the window."""
-    monkeypatch.setattr(band_kernels, "bands", lambda *_: iter([Band(2, 4)]))
     net = Net(seed=1)
     x = image(net, 1, 16, 32, 8)
     for window in (HALF, Window((5, 5), padding="SAME"), SAME):
         x = depthwise(net, convolution(net, x, 32, ONE, "RELU6"), window, "RELU")
     net.output(convolution(net, x, 8, ONE, "NONE"))  # which is not of the bands, and stores in the host's order
-    assert run_checked(net.case(), device=device_name).count("int row_at[") == 1
+    source = source_of_bands(net, device_name, convolution_depthwise=Band(2, 4).config)
+    assert source.count("int row_at[") == 1
 
 
 def kinds_of(net: Net, *outputs: Tensor, target: Target = CPU) -> list[str]:

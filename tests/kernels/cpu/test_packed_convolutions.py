@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from math import inf
-
 import numpy as np
 import pytest
 
 from tests.kernels.networks import convolution
 from tests.ops.case import Net
 from tests.ops.windows import Window
+from tests.support.corrections import pack_always
+from tests.support.limited_devices import Simulation, limited
 from tests.support.running import run_checked
-from tflgpu.kernels.cpu import convolution_kernels, packed_convolution
 
 SAME = Window((3, 3), padding="SAME")
 # Shape of the image, output channels, window, groups.
@@ -41,25 +40,13 @@ def network(shape: tuple[int, ...], channels: int, window: Window, groups: int) 
 @pytest.fixture(autouse=True)
 def packed_if_possible(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also what is so small that quads are faster."""
-    monkeypatch.setattr(convolution_kernels, "_cost_by_quads", lambda request: inf)
+    pack_always(monkeypatch)
 
 
-@pytest.mark.quick(when=lambda name: "parts" in name or "groups" in name or "images" in name)
-@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.quick(when=lambda name, width: width == 8 and ("parts" in name or "groups" in name or "images" in name))
+@pytest.mark.parametrize(("precision", "width"), [("fp32", 8), ("fp16", 8), ("fp16", 16)])
 @pytest.mark.parametrize("name", CASES)
-def test_packed_convolutions_are_right(
-    name: str, device_name: str, precision: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Pointwise ones also where wide registers make others as fast."""
-    if "pointwise" in name:
-        monkeypatch.setattr(packed_convolution, "_is_wide", lambda target: False)
-    source = run_checked(network(*CASES[name]).case(), device=device_name, precision=precision)
-    assert "packed" in source
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_blocks_of_two_vectors_are_right(name: str, device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wide registers hold such blocks."""
-    monkeypatch.setattr(packed_convolution, "NARROW_VECTORS", 2)
-    monkeypatch.setattr(packed_convolution, "_is_wide", lambda target: False)
-    assert "packed" in run_checked(network(*CASES[name]).case(), device=device_name)
+def test_packed_convolutions_are_right(name: str, device_name: str, precision: str, width: int) -> None:
+    """Blocks of one vector and of two, which wide registers hold."""
+    with limited(device_name, Simulation({"vector_width": width})):
+        assert "packed" in run_checked(network(*CASES[name]).case(), device=device_name, precision=precision)

@@ -13,7 +13,7 @@ from tests.ops.case import Case, Net
 from tests.ops.windows import Window
 from tests.quick import on_first_runtime
 from tests.support.models import Builder
-from tests.support.planning import plan_of
+from tests.support.planning import plan_of, taking
 from tests.support.targets import H200
 from tflgpu.measure.known_devices import known_devices
 from tflgpu.target.probes import cost_model_from
@@ -49,9 +49,9 @@ def test_sums_of_taps_are_those_of_their_windows(
     split_k: int, precision: Precision, device_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take_always(monkeypatch, "kn2row")
-    monkeypatch.setattr("tflgpu.kernels.gpu.divided.tap_sums_kernel.SPLIT_K", (split_k,))
-    monkeypatch.setattr("tflgpu.kernels.gpu.divided.tap_sums_kernel.can_split", lambda *_: True)
-    check_divided(few_channels_of_windows(), device_name, precision, "gpu_tap_sums", len(WINDOWS) + len(TRANSPOSED))
+    count = len(WINDOWS) + len(TRANSPOSED)
+    choose = taking(tap_sums=(split_k,))
+    check_divided(few_channels_of_windows(), device_name, precision, "gpu/tap_sums", count, choose)
 
 
 WIDE = (1, 155, 33)

@@ -43,7 +43,7 @@ def test_pixels_get_their_places_again(
 ) -> None:
     monkeypatch.setattr(width_blocking, "PIXELS", (pixels,))
     whole = 12 % pixels == 0  # the rows of two images are pixels, or else they stay rows
-    check_divided(long_windows(), device_name, precision, "movement_strided", 3 + whole)
+    check_divided(long_windows(), device_name, precision, "movement/strided", 3 + whole)
 
 
 @pytest.mark.parametrize(

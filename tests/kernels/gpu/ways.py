@@ -6,10 +6,13 @@ from typing import Literal
 
 import pytest
 
-import tflgpu
 from tests.ops.case import Case
 from tests.support.corrections import ALWAYS, NEVER, correct
+from tests.support.limited_devices import Simulation, limited
+from tests.support.planning import templates
+from tests.support.running import options_of, run_chosen
 from tflgpu.kernels.gpu.divided.few_channels import WAYS
+from tflgpu.kernels.request import Chooser, first_ranked
 
 Precision = Literal["fp32", "fp16"]
 Way = Literal["width blocking", "kn2row"]
@@ -20,15 +23,11 @@ def take_always(monkeypatch: pytest.MonkeyPatch, *ways: Way) -> None:
     correct(monkeypatch, {name: ALWAYS if name in ways else NEVER for name in WAYS})
 
 
-def check_divided(case: Case, device_name: str, precision: Precision, kernel: str, count: int) -> None:
-    """That a model has so many kernels of this name, and the right results."""
-    options = tflgpu.Options(
-        device=device_name,
-        execution=tflgpu.Execution(kernels="gpu"),
-        precision=precision,
-        fallback="forbid",
-        cache="off",
-    )
-    with tflgpu.compile(case.model, options) as model:
-        assert sum(k.kernel.startswith(kernel) for k in model.profile(case.inputs, 1).kernels) == count
-        case.check(model.run(case.inputs).values(), precision)
+def check_divided(
+    case: Case, device_name: str, precision: Precision, kernel: str, count: int, choose: Chooser = first_ranked
+) -> None:
+    """That a model has so many kernels of this template, and the right results."""
+    options = options_of(kernels="gpu", precision=precision)
+    with limited(device_name, Simulation()) as device:  # whose local memory is real
+        plan = run_chosen(case, device, options, choose, executor="launch")
+    assert templates(plan).count(kernel) == count

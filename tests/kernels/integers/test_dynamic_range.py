@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -57,6 +56,11 @@ def on_grids(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return ((integers - zeros) * steps).reshape(shape).astype(np.float32)
 
 
+def quantize_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let integers be faster, whatever it takes to quantize rows."""
+    monkeypatch.setattr(integer_products, "dynamic_pays", lambda *_: True)
+
+
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_rows_on_grids_are_multiplied_exactly(
@@ -67,7 +71,7 @@ def test_rows_on_grids_are_multiplied_exactly(
     weights, bias = draw(random, (out, shape[-1]), 8), random.normal(size=out)
     x = on_grids(random, shape)
     expected = x.reshape(-1, shape[-1]).astype(np.float64) @ weights.values.T + bias
-    monkeypatch.setattr(integer_products, "dynamic_pays", lambda *_: True)
+    quantize_always(monkeypatch)
     options = tflgpu.Options(device=device_name, precision=precision, cache="off")
     with tflgpu.compile(model(shape, weights, bias), options) as compiled:
         integers = compiled.report.integers
@@ -87,7 +91,7 @@ def test_special_rows(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None
     x = random.normal(size=(6, 64)).astype(np.float32)
     x[0, 5], x[1, 7], x[2], x[3] = np.nan, np.inf, 0, 1e-42
     x[4] *= 1e37
-    monkeypatch.setattr(integer_products, "dynamic_pays", lambda *_: True)
+    quantize_always(monkeypatch)
     with tflgpu.compile(layer(weights, 6, bias), tflgpu.Options(device=device_name, cache="off")) as compiled:
         if compiled.report.integers is None or not compiled.report.integers.products:
             pytest.skip("no integer unit")
@@ -107,7 +111,7 @@ def test_no_further_from_double_than_litert(device_name: str, monkeypatch: pytes
     weights = draw(random, (96, 256), 8)
     x = (random.normal(size=(1, 9, 9, 256)) * np.exp(random.normal(size=(1, 9, 9, 1)))).astype(np.float32)
     file = model(x.shape, weights, np.zeros(96))
-    monkeypatch.setattr(integer_products, "dynamic_pays", lambda *_: True)
+    quantize_always(monkeypatch)
     with tflgpu.compile(file, tflgpu.Options(device=device_name, precision="fp32", cache="off")) as compiled:
         ours = compiled.run([x])["y"]
     peer = interpreter.Interpreter(model_content=file)
@@ -151,7 +155,8 @@ def convolutions(draw_from: st.DrawFn) -> tuple[bytes, Array, Weights, Window]:
 def test_windows(drawn: tuple[bytes, Array, Weights, Window], device_name: str) -> None:
     """Each sum is off by at most half a step of what the windows of all pixels see, for each weight."""
     file, x, weights, window = drawn
-    with patch.object(integer_products, "dynamic_pays", lambda *_: True):
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        quantize_always(monkeypatch)
         compiled = tflgpu.compile(file, tflgpu.Options(device=device_name, precision="fp32", cache="off"))
     with compiled:
         if compiled.report.integers is None or compiled.report.integers.unit is None:

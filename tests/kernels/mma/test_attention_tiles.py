@@ -9,9 +9,9 @@ import tflgpu
 from tests.kernels.networks import binary
 from tests.ops.case import Case, Net
 from tests.support import emulated_matrix_units as emulated
+from tests.support.corrections import divide_keys
 from tests.support.planning import plan_of, taking, templates
 from tests.support.row_cases import Heads, attention, attention_of_images, attention_of_projections, computed
-from tflgpu.kernels.gpu.divided import divided_keys
 from tflgpu.kernels.mma.attention_kernel import AttentionTile
 from tflgpu.plan import Plan
 
@@ -78,8 +78,7 @@ def test_of_keys_that_work_groups_divide(
     case: tuple[Heads, AttentionTile], parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second kernel joins the results. One part may have fewer keys."""
-    monkeypatch.setattr(divided_keys, "PARTS", (parts,))
-    monkeypatch.setattr(divided_keys, "joining_cycles", lambda *_: -1e9)
+    divide_keys(monkeypatch, parts)
     heads, tile = case
     net = Net(seed=heads.rows)
     y = attention(net, heads, *(computed(net, shape) for shape in heads.shapes))

@@ -14,6 +14,7 @@ from tests.kernels.networks import binary, number
 from tests.ops import reference
 from tests.ops.case import Net, Tensor
 from tests.quick import on_first_runtime
+from tests.support.corrections import divide_keys
 from tests.support.limited_devices import Simulation, limited
 from tests.support.planning import kinds, plan_of, templates
 from tests.support.row_cases import (
@@ -27,7 +28,6 @@ from tests.support.row_cases import (
 )
 from tests.support.running import run_checked
 from tests.support.targets import CPU, GPU
-from tflgpu.kernels.gpu.divided import divided_keys
 from tflgpu.kernels.rows.attention import Attention
 
 Family = Literal["cpu", "gpu"]
@@ -283,8 +283,7 @@ def test_work_groups_of_gpus_divide_the_keys_of_few_rows(
     heads: Heads, precision: Literal["fp32", "fp16"], device_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second kernel joins the results, also of parts whose keys are all masked."""
-    monkeypatch.setattr(divided_keys, "PARTS", (5,))
-    monkeypatch.setattr(divided_keys, "joining_cycles", lambda *_: -1e9)
+    divide_keys(monkeypatch, 5)
     net = Net(seed=heads.rows)
     q, k, v = (computed(net, shape) for shape in heads.shapes)
     mask = net.normal(heads.mask or (1, 1, heads.keys))

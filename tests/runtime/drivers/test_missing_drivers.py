@@ -11,6 +11,7 @@ import pytest
 
 import tflgpu
 from tests.cli.command import fail, invoke
+from tests.support.limited_devices import let_devices_be
 from tflgpu.driver_advice import hardware, missing_drivers
 from tflgpu.driver_advice.missing_drivers import Machine
 from tflgpu.errors import install_command
@@ -208,7 +209,7 @@ def only_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     cpus = tuple(device for device in tflgpu.devices() if device.type == "cpu")
     if not cpus:
         pytest.skip("no CPU runtime is installed")
-    monkeypatch.setattr(devices, "devices", lambda: cpus)
+    let_devices_be(monkeypatch, *cpus)
 
 
 @pytest.mark.device
@@ -231,7 +232,7 @@ def test_a_cpu_that_nobody_asked_for_is_a_warning_once(
 def test_errors_name_the_gpu(idle_gpu: None, only_cpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(tflgpu.DeviceError, match=r"no OpenCL device matches 'gpu'.*NVIDIA H200"):
         devices.choose("gpu")
-    monkeypatch.setattr(devices, "devices", tuple)
+    let_devices_be(monkeypatch)
     with pytest.raises(tflgpu.DeviceError, match=r"no OpenCL device was found; install a CPU runtime.*NVIDIA H200"):
         devices.choose("auto")
 
@@ -241,5 +242,5 @@ def test_the_command_names_the_gpu(idle_gpu: None, monkeypatch: pytest.MonkeyPat
     result = invoke("devices")
     assert result.exit_code == 0
     assert SENTENCE in result.stderr
-    monkeypatch.setattr(tflgpu, "devices", tuple)
+    let_devices_be(monkeypatch)
     assert SENTENCE in fail("devices")

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 EACH, THREADS = 1 << 22, min(8, os.cpu_count() or 1)
 
 
-def fill(target: Array, source: Array) -> None:
+def fill(target: Array, source: Array, each: int = EACH, threads: int = THREADS) -> None:
     """Copy an array to another one, converted to its type; large arrays in several threads.
 
     Args:
         target: Is written.
         source: Of the same shape.
+        each: Bytes for each thread at least.
+        threads: The most that copy.
     """
-    parts = min(target.nbytes // EACH, THREADS)
+    parts = min(target.nbytes // each, threads)
     if parts < 2 or not starts_threads():
         target[...] = source
         return
