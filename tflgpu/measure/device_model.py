@@ -27,7 +27,7 @@ VARIABLE = "TFLGPU_COST_MODEL"
 
 @dataclass
 class Known:
-    """What a process knows of devices.
+    """Facts that a process has found out about devices.
 
     Attributes:
         measured: Probes, by device.

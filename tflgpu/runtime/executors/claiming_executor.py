@@ -70,7 +70,16 @@ class ClaimingExecutor(OneKernelExecutor):
         pace: Pace = PACE,
         worthwhile: Worthwhile = WORTHWHILE,
     ) -> None:
-        """Keep how long to wait, and what is worthwhile; see :class:`Executor` for the rest."""
+        """Prepare the executor; see :class:`Executor`.
+
+        Args:
+            executable: The kernels, their launches and their buffers.
+            claiming: What the kernel that claims tiles has to be told.
+            program: The program of that kernel.
+            session: The context and the queues.
+            pace: How long threads and work-groups wait for each other.
+            worthwhile: From which sizes on several work-groups and lent arrays are used.
+        """
         self._pace, self._worthwhile = pace, worthwhile
         self._claiming, self._program = claiming, program
         self._shared: dict[int, NDArray[np.uint8]] = {}  # memory that is the host's, too, by number of buffer
