@@ -117,8 +117,9 @@ def test_initializations_within_each_other_are_not_followed() -> None:
     assert "its subgraph 41 has a CALL_ONCE of its own" in refusal(nested_initializations(20))
 
 
-def test_constants_that_loops_repeat_are_bounded() -> None:
-    assert "bytes of constants" in refusal(nested_loops(3, 20, elements=16384))
+def test_constants_that_loops_repeat_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "MOST_CONSTANT_BYTES", 1 << 20)
+    assert "bytes of constants" in refusal(nested_loops(3, 20, elements=1024))
 
 
 def test_operators_share_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tflgpu.runtime.opencl.process import Using
 
-# What a run on time saves, in seconds, beside one without resident work-groups.
+# Seconds that a run on time saves beside one without resident work-groups.
 SAVED = 10e-6
 
 
