@@ -341,6 +341,13 @@ def little_weights(b: Builder, x: int) -> int:
     return b.add("MUL", [b.add("ABS", [y]), number(b, 1e7)])
 
 
+def little_then_large_weights(b: Builder, x: int) -> int:
+    for channels, depth, scale in ((8, 64, 1e-8), (8, 8, 1e8)):
+        weights = b.weights(channels, depth, scale=scale)
+        x = b.add("FULLY_CONNECTED", [x, weights], (1, 16, channels), keep_num_dims=True)
+    return x
+
+
 def windows(b: Builder, x: int) -> int:
     """Sums of neighbours as differences of cumulative sums."""
     sums = b.add("CUMSUM", [b.add("ADD", [x, number(b, 30)]), b.ints(-1)])
@@ -545,6 +552,7 @@ ATTACKS: Mapping[str, Attack] = {
     "rotary angles": Attack(rotary, (1, 64), whole=60_000),
     "expected squares": Attack(expected_square, kept="overflow"),
     "little weights": Attack(little_weights, kept="underflow"),
+    "little weights, then large ones": Attack(little_then_large_weights, kept="underflow"),
     "sums of windows": Attack(windows),
     "flat places": Attack(flat_places),
     "peaks": Attack(peaks),

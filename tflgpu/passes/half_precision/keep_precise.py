@@ -91,7 +91,7 @@ def _whole_numbers(graph: Graph, ranges: Ranges) -> set[TensorId]:
 
 
 def _out_of_reach(graph: Graph) -> Mapping[KeptFor, set[TensorId]]:
-    """Weights that half cannot hold or of which it leaves few digits; of those beyond 65504 the products, too."""
+    """Weights that half cannot hold or of which it leaves few digits, and the products with them."""
     found: dict[KeptFor, set[TensorId]] = {"overflow": set(), "underflow": set()}
     for node in graph.nodes:
         for tensor in node.inputs[1:2] if node.kind in PRODUCTS else ():
@@ -102,7 +102,7 @@ def _out_of_reach(graph: Graph) -> Mapping[KeptFor, set[TensorId]]:
             if HALF_MAX < largest <= FLOAT_MAX:
                 found["overflow"].update((tensor, node.output))
             elif 0 < largest < LEAST_NORMAL:
-                found["underflow"].add(tensor)
+                found["underflow"].update((tensor, node.output))
     return found
 
 
