@@ -436,6 +436,18 @@ def codes(b: Builder, x: int) -> int:
     return beside(b, b.add("ADD", [sums, b.constant(np.square(points).sum(1)[None, :, None])]), sums, 1e-3)
 
 
+def quadratic_form(b: Builder, x: int) -> int:
+    """Expand (x - c)' S (x - c) for a constant point: x'Sx - 2c'Sx + c'Sc."""
+    channels = b.shape(x)[-1]
+    root = 0.2 * b.random.standard_normal((channels, channels))
+    form, center = (root @ root.T + np.eye(channels)).astype(np.float32), 10 + b.random.standard_normal(channels)
+    image = b.add("FULLY_CONNECTED", [x, b.constant(form)], b.shape(x), keep_num_dims=True)
+    linear = b.constant((2 * form @ center)[None].astype(np.float32))
+    less = b.add("FULLY_CONNECTED", [x, linear], rows(b, x), keep_num_dims=True)
+    squares = mean(b, b.add("MUL", [x, image]), "SUM")
+    return b.add("ADD", [b.add("SUB", [squares, less]), number(b, center @ form @ center)])
+
+
 def divergence(spelling: str) -> Build:
     """Sum p (log p - log q), of near distributions."""
 
@@ -560,6 +572,7 @@ ATTACKS: Mapping[str, Attack] = {
     "pairwise distances": Attack(pairwise, mean=10, kept="cancellation"),
     "pairwise distances by sums": Attack(pairwise_by_sum, mean=10),
     "distances to codes": Attack(codes, mean=10),
+    "a quadratic form": Attack(quadratic_form, mean=10),
     "a divergence": Attack(divergence("logarithms")),
     "a divergence of logits": Attack(divergence("LOG_SOFTMAX")),
     "a divergence of quotients": Attack(divergence("quotient")),

@@ -29,7 +29,7 @@ CENTRED = 1  # the place of the scale around zero
 TEN = 10  # times the usual scale
 TEN_TIMES = 2  # the place of such inputs in those of a check
 
-OFFSET = 20  # deviations by which numbers lie from zero, whose differences are much smaller than they are
+OFFSET = 30  # deviations by which numbers lie from zero, whose differences are much smaller than they are
 
 LEAST_SIDE = 8  # pixels of an image
 LARGEST_SIDE = 64  # of one that is drawn fast

@@ -45,7 +45,7 @@ class Cancellations:
         for node in graph.nodes:
             values = self._values[node.output] = self._derived_values(node)
             if graph[node.output].dtype == "float32" and node.kind in MOVES | DERIVES | PRODUCTS:
-                if values[-1] and not _is_layer(graph, node):
+                if values[-1] and (not _is_layer(graph, node) or _multiplies(graph, node)):
                     self._derived.add(node.output)
                 if node.output in self._derived or (node.kind in MOVES and node.epilogue):
                     self._rounded.add(node.output)
@@ -184,6 +184,15 @@ def _is_product(graph: Graph, node: Node, op: EpilogueOp) -> bool:
 
 def _is_layer(graph: Graph, node: Node) -> bool:
     return node.kind in PRODUCTS and any(graph[t].is_constant for t in node.inputs[:2])
+
+
+def _multiplies(graph: Graph, node: Node) -> bool:
+    """Whether a node's epilogue multiplies or divides by another activation."""
+    return any(
+        op.function in ("div", "mul")
+        and any(isinstance(o, Input) and not _is_constant(graph, node, o) for o in op.operands)
+        for op in node.epilogue
+    )
 
 
 def _own_inputs(node: Node) -> tuple[TensorId, ...]:
