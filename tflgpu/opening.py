@@ -18,7 +18,7 @@ from tflgpu.errors import BuildError, CacheMissError, DeviceError, TflgpuError, 
 from tflgpu.measure.device_model import planned_target
 from tflgpu.model.model_source import ModelContent, ModelSource
 from tflgpu.options import Options
-from tflgpu.report.half_precision import LARGE, LARGEST_ERROR, NOT_ASKED, HalfPrecision
+from tflgpu.report.half_precision import LARGE, LARGEST_ERROR, NOT_ASKED, NOT_KEPT, HalfPrecision
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.opencl.build import WideGroupsError, load_compiler
@@ -281,9 +281,10 @@ class _Opening:
             self._begin_half_check()
         check = self._half_check
         if check is None:
-            if stored is None and self._options.numerics.half_check == "off":
-                return _with_half(instance, HalfPrecision("", unchecked=NOT_ASKED))
-            return instance
+            if stored is not None:
+                return instance
+            is_off = self._options.numerics.half_check == "off"
+            return _with_half(instance, HalfPrecision("", unchecked=NOT_ASKED if is_off else NOT_KEPT))
         self._clock.lap("upload")
         half = check.verdict(instance)
         if half is not None and half.is_off and check.may_be_repaired(instance.artifact):

@@ -31,7 +31,7 @@ from tflgpu.measure.mixed_precision.generated_inputs import checked_inputs
 from tflgpu.measure.trace import Result, trace
 from tflgpu.model.tensor_info import Quantization, TensorInfo
 from tflgpu.options import options_of
-from tflgpu.report.half_precision import NOT_ASKED, HalfPrecision
+from tflgpu.report.half_precision import NOT_ASKED, NOT_KEPT, HalfPrecision
 from tflgpu.runtime.instance import Instance
 
 SHAPE = (1, 5, 5, 8)
@@ -162,9 +162,8 @@ def test_who_does_not_ask_does_not_pay(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(half_check, "HalfCheck", None)
     auto = {"half_check": "auto"}
     assert verdict(model(1.0), tmp_path, **auto, precision="fp32") is None
-    assert verdict(model(1.0), tmp_path, **auto, cache="off") is None
-    unasked = verdict(model(1.0), tmp_path, half_check="off")
-    assert unasked is not None and not unasked.judge
+    for options, reason in ((auto | {"cache": "off"}, NOT_KEPT), ({"half_check": "off"}, NOT_ASKED)):
+        assert verdict(model(1.0), tmp_path, **options) == HalfPrecision("", unchecked=reason)
 
 
 @pytest.mark.usefixtures("unrepaired")

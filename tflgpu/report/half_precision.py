@@ -17,6 +17,8 @@ MOST_PLACES = 4
 # Why there was no comparison where the caller wanted none; who wants one later gets it.
 NOT_ASKED = "it was compiled with Numerics(half_check='off')"
 
+# Why there was none where it would be lost, and so be made at each start.
+NOT_KEPT = "no cache would keep the result; Numerics(half_check='always') compares all the same"
 
 # Stands for an error that is infinite or no number: JSON has neither.
 GREATEST_ERROR = 1e30
