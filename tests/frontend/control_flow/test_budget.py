@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 import pytest
@@ -79,10 +79,10 @@ def nested_initializations(depth: int) -> bytes:
 
 
 def refusal(data: bytes) -> str:
-    start = perf_counter()
+    start = process_time()  # of the processor: the machine may be busy
     with pytest.raises(tflgpu.UnsupportedError) as error:
         tflgpu.compile(data, FORBID)
-    assert perf_counter() - start < 10
+    assert process_time() - start < 10
     return str(error.value)
 
 
