@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 import tflgpu
@@ -68,6 +70,15 @@ def test_models_get_different_cores_in_turn(whole: tflgpu.Device) -> None:
     assert devices.root_device(first.handle) == devices.root_device(second.handle) == whole.handle
     turns = {devices.choose(whole.index, 1).handle for _ in range(2 * whole.compute_units)}
     assert len(turns) == whole.compute_units
+
+
+def test_parts_of_the_cores_are_disjoint() -> None:
+    class EightCores:
+        max_compute_units = 8
+        create_sub_devices = tuple
+
+    numbers = list(islice(devices._sub_devices.__wrapped__(EightCores, 3), 4))  # type: ignore[arg-type]
+    assert numbers == [cl.device_partition_property.BY_COUNTS, 3, 3, 0]
 
 
 def test_a_second_model_runs_on_the_cores_of_the_first(whole: tflgpu.Device) -> None:

@@ -64,6 +64,22 @@ class Copies:
         return self.data.copy()
 
 
+class Moved(Tensor):
+    """``__dlpack__`` exports its memory to be read, and ``__array__`` gives other elements."""
+
+    def __init__(self, data: np.ndarray, other: np.ndarray) -> None:
+        super().__init__(data)
+        self.other = other
+
+    def __dlpack__(self, **options: Any) -> Any:
+        view = self.data.view()
+        view.flags.writeable = "max_version" not in options  # an old numpy takes all for read-only
+        return view.__dlpack__(**options)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self.other
+
+
 @pytest.fixture(scope="module")
 def doubled() -> tflgpu.CompiledModel:
     builder = Builder()
@@ -157,9 +173,13 @@ def test_an_output_may_be_a_part_of_an_array(doubled: tflgpu.CompiledModel) -> N
 def test_outputs_that_cannot_be_written(doubled: tflgpu.CompiledModel) -> None:
     fixed = np.zeros(SHAPE, np.float32)
     fixed.flags.writeable = False
+    whole = np.zeros((1, 2, 6), np.float32)
+    first = whole.reshape(-1)[:6].reshape(SHAPE)
     for target, message in (
         (fixed, "is a ndarray whose memory is read-only"),
         (memoryview(fixed), "is a memoryview whose memory is read-only"),
+        (Moved(first, first.copy()), "is a Moved whose memory is read-only"),
+        (Moved(first, whole[:, :, ::2]), "is a Moved whose memory is read-only"),
         (Copies(np.zeros(SHAPE, np.float32)), "is a Copies, which may give its elements as a copy"),
         (Tensor(np.zeros(SHAPE, np.float32), device=2), "is in the memory of a CUDA GPU"),
         (np.zeros(SHAPE), "has element type float64; float32 was expected"),

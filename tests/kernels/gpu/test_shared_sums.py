@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from tests.kernels.gpu.reductions import reduced
-from tests.kernels.networks import convolution
-from tests.ops.case import Case, Net, Tensor
+from tests.kernels.networks import convolution, depthwise
+from tests.ops.case import Case, Net
+from tests.ops.case import Tensor as Computed
 from tests.ops.windows import Window
 from tests.quick import on_first_runtime
 from tests.support import emulated_matrix_units as emulated
@@ -19,9 +20,14 @@ from tests.support.planning import kinds, plan_of
 from tests.support.running import run_checked
 from tests.support.targets import H200
 from tests.support.template_cases import transpose_convolution
+from tflgpu.graph.ir import Graph, Node, Tensor
+from tflgpu.graph.layout import Geometry
 from tflgpu.kernels.architecture import lowering_of, sharing_lowering
 from tflgpu.kernels.gpu.divided import shared_sums
+from tflgpu.kernels.kernel import Storage as Stored
 from tflgpu.kernels.request import Request
+from tflgpu.kernels.rewriting import Planning
+from tflgpu.target import corrections
 
 Storage = Literal["half", "float"]
 
@@ -39,7 +45,7 @@ def in_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_sums, "best_count", five)
 
 
-def layer(net: Net, x: Tensor, channels: int) -> Tensor:
+def layer(net: Net, x: Computed, channels: int) -> Computed:
     depth = x.value.shape[1]
     weights, bias = net.constant(net.normal((channels, depth), depth**-0.5)), net.constant(net.normal((channels,)))
     value = x.value @ weights.value.T + bias.value
@@ -52,6 +58,7 @@ def sums() -> Case:
     sound = net.input(net.normal((1, 1, 60, 3)))
     sound = convolution(net, sound, 3, Window((1, 1)), "NONE")
     net.output(convolution(net, sound, 5, Window((1, 50), padding="SAME"), "RELU"))
+    net.output(depthwise(net, sound, Window((1, 40), padding="SAME"), "NONE"))
     image = net.input(net.normal((2, 6, 5, 23)))
     image = convolution(net, image, 9, Window((1, 1)), "NONE")
     inner = convolution(net, image, 9, Window((3, 3), padding="SAME"), "NONE")
@@ -104,6 +111,21 @@ def test_long_sums_of_few_results_are_shared(
     y = builder.add("FULLY_CONNECTED", [x, builder.constant(weights), builder.constant(bias)], (rows, channels))
     plan = plan_of(builder.finish([y]), replace(H200, matrix_unit=matrix_unit))
     assert kinds(plan)[-2:] == ["shares", "join"] if shared else not any(k.kernel.shares > 1 for k in plan.kernels)
+
+
+@pytest.mark.parametrize("depth", [2_000, 20_000])  # one kernel is the faster by the cost model, or shares are
+def test_one_kernel_is_corrected_beside_the_fastest_shares(depth: int) -> None:
+    shapes = (1, depth), (30, depth), (1, 30)
+    tensors = {i: Tensor(i, "", shape, data=np.zeros(shape) if i == 1 else None) for i, shape in enumerate(shapes)}
+    graph = Graph(tensors, (Node("fully_connected", (0, 1), 2),), (0,), (2,))
+    storage = {i: Stored(Geometry(shapes[i]), "half") for i in (0, 2)}
+    request = Planning(graph, H200, storage).request(graph.nodes[0])
+    (_, whole), *shares = shared_sums.cycles_by_count(request).items()
+    expected = corrections.Prediction("a sum in one kernel", whole, min(cycles for _, cycles in shares))
+    for factor in (corrections.ALWAYS, corrections.NEVER):
+        with corrections.trial({expected.kernel: factor}) as noted:
+            assert (shared_sums.best_count(request) == 1) == (factor == corrections.ALWAYS)
+        assert noted.predictions == [expected]
 
 
 def test_sums_without_a_kernel_for_their_shares_stay_whole() -> None:
