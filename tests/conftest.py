@@ -83,10 +83,12 @@ def pytest_configure(config: pytest.Config) -> None:
         branches.count_branches()
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Workers leave which branches they have rendered; the end of the run names new ones that none has rendered."""
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Workers leave which branches they have rendered. A run of all tests fails if none has rendered a new one."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         branches.leave()
+    elif exitstatus == pytest.ExitCode.OK and runs_whole(session.config) and session.config.getoption("all"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED if branches.unknown() else exitstatus
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

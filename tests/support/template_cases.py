@@ -81,6 +81,9 @@ def arg_extremes(net: Net) -> Tensor:
             code, [x, net.integers([axis])], function(x.value, axis).astype(np.int32), {"output_type": "int32"}
         )
         net.output(net.op("CAST", [index], index.value.astype(np.float64)))
+    large = net.input(net.normal((3, 5, 7)).round(1).astype(np.int64) << 40)
+    index = net.op("ARG_MAX", [large, net.integers([2])], np.argmax(large.value, 2), {"output_type": "int64"})
+    net.output(net.op("CAST", [index], index.value.astype(np.float64)))
     return x
 
 
@@ -164,6 +167,8 @@ def depthwise(net: Net) -> Tensor:
 def depthwise_with_multiplier(net: Net) -> Tensor:
     """A depthwise convolution, also with a long window, whose outputs share the pixels that they read."""
     net.output(_depthwise(net, _image(net, 1, 2, 40, 2), Window((1, 27), padding="SAME")))
+    net.output(_depthwise(net, _image(net, 1, 10, 33, 5), Window((9, 31), padding="SAME")))
+    net.output(_depthwise(net, _image(net, 1, 5, 6, 3), Window((3, 2), padding="SAME"), multiplier=6))
     return _depthwise(net, _image(net, 1, 5, 6, 3), Window((3, 3), padding="SAME"), multiplier=3)
 
 
@@ -196,6 +201,10 @@ def pools(net: Net) -> Tensor:
     x, w = _image(net, 1, 7, 5, 6), Window((4, 4), (1, 2), padding="SAME")
     options = _options(w, filter_height=4, filter_width=4)
     y = net.op("MAX_POOL_2D", [x], windows.max_pool_2d(x.value, w), options, activation="NONE")
+    large, wide = _image(net, 1, 11, 13, 5), Window((9, 10), padding="SAME")  # whose sums have blocks
+    sizes = _options(wide, filter_height=9, filter_width=10)
+    value = windows.average_pool_2d(large.value, wide)
+    net.output(net.op("AVERAGE_POOL_2D", [large], value, sizes, activation="NONE"))
     return net.op("AVERAGE_POOL_2D", [y], windows.average_pool_2d(y.value, w), options, activation="NONE")
 
 

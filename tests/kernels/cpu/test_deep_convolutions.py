@@ -8,6 +8,7 @@ import pytest
 from tests.kernels.networks import convolution
 from tests.ops.case import Net
 from tests.ops.windows import Window
+from tests.support.limited_devices import Simulation, limited
 from tests.support.planning import plan_of
 from tests.support.running import run_checked
 from tflgpu.graph.layout import Geometry
@@ -35,10 +36,12 @@ def network(shape: tuple[int, ...], channels: int) -> Net:
     return net
 
 
-@pytest.mark.quick(when=lambda name: "left over" in name)
+@pytest.mark.quick(when=lambda name, width: "left over" in name and width == 16)
 @pytest.mark.parametrize("name", CASES)
-def test_deep_convolutions_are_right(name: str, device_name: str) -> None:
-    run_checked(network(*CASES[name]).case(), device=device_name)
+@pytest.mark.parametrize("width", [8, 16])
+def test_deep_convolutions_are_right(name: str, width: int, device_name: str) -> None:
+    with limited(device_name, Simulation({"vector_width": width})):
+        run_checked(network(*CASES[name]).case(), precision="fp32")
 
 
 @pytest.mark.parametrize(

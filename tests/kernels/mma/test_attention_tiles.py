@@ -63,7 +63,7 @@ def test_of_heads_that_are_channels_of_an_image() -> None:
 
 
 @pytest.mark.usefixtures("emulation")
-@pytest.mark.parametrize("depth", [8, 12, 32])
+@pytest.mark.parametrize("depth", [8, 12, 32, 48])
 def test_of_heads_that_are_parts_of_rows(depth: int) -> None:
     """Copies are of 16 bytes where rows are aligned so."""
     net = Net(seed=depth)

@@ -36,7 +36,7 @@ class Rows:
 ROWS = (
     Rows((1, 13, 15, 3), 20, Window((7, 7), (2, 2), padding="SAME"), (1, 1)),
     Rows((2, 12, 17, 4), 33, Window((2, 3), dilation=(2, 1)), (2, 2)),
-    Rows((1, 9, 250, 1), 70, Window((2, 9), (1, 2), padding="SAME"), (4, 2)),
+    Rows((1, 9, 250, 1), 70, Window((2, 8), (1, 2), padding="SAME"), (4, 2)),
 )
 
 

@@ -216,7 +216,7 @@ ROWS: Sequence[Row] = (
 def replaced_rows(net: Net) -> Tensor:
     """Some rows of a variable, which begins as zeros and is read again when they are there."""
     table, rows = net.variable((6, 3, 5)), net.input(net.normal((2, 3, 5)))
-    place = net.input(np.array([3, 9, 9], np.int32))  # the others are kept at 0, where the rows fit
+    place = net.input(np.array([3, 9, 9]))  # the others are kept at 0, where the rows fit
     value = table.value.copy()
     value[3:5] = rows.value
     table = net.change(table, "DYNAMIC_UPDATE_SLICE", [table, rows, place], value)
