@@ -348,6 +348,13 @@ def little_then_large_weights(b: Builder, x: int) -> int:
     return x
 
 
+def doubled_and_halved(b: Builder, x: int) -> int:
+    """As many paths from the input as 2 to the power of 40."""
+    for _ in range(40):
+        x = b.add("MUL", [b.add("ADD", [x, x]), number(b, 0.5)])
+    return x
+
+
 def windows(b: Builder, x: int) -> int:
     """Sums of neighbours as differences of cumulative sums."""
     sums = b.add("CUMSUM", [b.add("ADD", [x, number(b, 30)]), b.ints(-1)])
@@ -565,6 +572,7 @@ ATTACKS: Mapping[str, Attack] = {
     "expected squares": Attack(expected_square, kept="overflow"),
     "little weights": Attack(little_weights, kept="underflow"),
     "little weights, then large ones": Attack(little_then_large_weights, kept="underflow"),
+    "doubled and halved": Attack(doubled_and_halved),
     "sums of windows": Attack(windows),
     "flat places": Attack(flat_places),
     "peaks": Attack(peaks),

@@ -42,7 +42,9 @@ class Cancellations:
         self._derived = set[TensorId]()
         self._rounded = set[TensorId]()  # what is derived, and sums of what is not
         self._values: dict[TensorId, list[bool]] = {}  # of nodes by output: which values are derived
+        self._square_sums: dict[TensorId, list[bool]] = {}  # and which are sums of squares
         for node in graph.nodes:
+            self._square_sums[node.output] = self._sums_of_squares(node)
             values = self._values[node.output] = self._derived_values(node)
             if graph[node.output].dtype == "float32" and node.kind in MOVES | DERIVES | PRODUCTS:
                 if values[-1] and (not _is_layer(graph, node) or _multiplies(graph, node)):
@@ -120,39 +122,51 @@ class Cancellations:
         """Yield the derived tensors that an operand is computed from; and a layer's result and weights, if squares are
         added to it."""
         graph = self._graph
-        if isinstance(operand, Value) and operand.index:
-            op = node.epilogue[operand.index - 1]
+        waiting, seen = [(operand, of_squares)], {(operand, of_squares)}
+        while waiting:
+            operand, adds_squares = waiting.pop()
+            if isinstance(operand, Value) and operand.index:
+                op = node.epilogue[operand.index - 1]
+                computed = [o for o in op.operands if not _is_constant(graph, node, o)]
+                is_sum = len(computed) == 1 or op.function in ("add", "sub")
+                new = {(each, adds_squares and is_sum) for each in computed} - seen
+                seen |= new
+                waiting += new
+                continue
+            read = (node.inputs[operand.index],) if isinstance(operand, Input) else _own_inputs(node)
+            yield from self._rounded.intersection(read)
+            if adds_squares:
+                layer, _ = origin(graph, node, operand)
+                if layer is not None and layer.kind in PRODUCTS:
+                    yield from () if layer is node else read
+                    yield from (t for t in layer.inputs[:2] if graph[t].is_constant)
+
+    def _sums_of_squares(self, node: Node) -> list[bool]:
+        """Whether each value of a node is a sum of squares or products of activations, or a sum of such."""
+        graph = self._graph
+        values = [self._adds_squares(node)]
+        for op in node.epilogue:
             computed = [o for o in op.operands if not _is_constant(graph, node, o)]
-            is_sum = len(computed) == 1 or op.function in ("add", "sub")
-            for each in computed:
-                yield from self._read(node, each, of_squares=of_squares and is_sum)
-            return
-        read = (node.inputs[operand.index],) if isinstance(operand, Input) else _own_inputs(node)
-        yield from self._rounded.intersection(read)
-        if of_squares:
-            layer, _ = origin(graph, node, operand)
-            if layer is not None and layer.kind in PRODUCTS:
-                yield from () if layer is node else read
-                yield from (t for t in layer.inputs[:2] if graph[t].is_constant)
+            adds = op.function in ("add", "sub") or (op.function in ("div", "mul", "neg") and len(computed) == 1)
+            sums = (values[o.index] if isinstance(o, Value) else self._is_square_sum(node, o) for o in computed)
+            values.append(adds and any(sums))
+        return values
+
+    def _adds_squares(self, node: Node) -> bool:
+        """Whether a node's kernel adds up squares or products, or moves such sums."""
+        if node.kind in MOVES:
+            return self._is_square_sum(node, Input(0))
+        if not isinstance(node.attributes, Reduce):
+            return False
+        inner, product = origin(self._graph, node, Input(0))
+        is_sum = node.attributes.function in ("mean", "sum")
+        is_of_products = inner is not None and product is not None and _is_product(self._graph, inner, product)
+        return node.attributes.function == "sum_of_squares" or (is_sum and is_of_products)
 
     def _is_square_sum(self, node: Node, operand: Operand) -> bool:
-        """Whether an operand is a sum of squares or products of activations, or a sum of such."""
-        graph = self._graph
-        made, op = origin(graph, node, operand)
-        if made is None:
-            return False
-        if op is None:
-            if not isinstance(made.attributes, Reduce):
-                return False
-            if made.attributes.function == "sum_of_squares":
-                return True
-            inner, product = origin(graph, made, Input(0))
-            is_sum = made.attributes.function in ("mean", "sum")
-            return is_sum and inner is not None and product is not None and _is_product(graph, inner, product)
-        computed = [o for o in op.operands if not _is_constant(graph, made, o)]
-        if op.function in ("add", "sub") or (op.function in ("div", "mul", "neg") and len(computed) == 1):
-            return any(self._is_square_sum(made, o) for o in computed)
-        return False
+        if isinstance(operand, Input):
+            return self._square_sums.get(node.inputs[operand.index], [False])[-1]
+        return self._square_sums[node.output][operand.index]
 
     def _have_other_signs(self, node: Node, op: EpilogueOp) -> bool:
         """Whether one operand of a sum is positive and the other one negative, or a negative multiple of something."""
