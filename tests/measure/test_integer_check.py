@@ -49,6 +49,7 @@ def broken(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(UNITS, unit, replace(UNITS[unit], multiply=()))  # type: ignore[arg-type]
 
 
+@pytest.mark.optimized
 def test_a_cpu_without_a_unit_gives_the_same_answer(
     unit: str, device_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
