@@ -349,7 +349,7 @@ def little_then_large_weights(b: Builder, x: int) -> int:
 
 
 def doubled_and_halved(b: Builder, x: int) -> int:
-    """As many paths from the input as 2 to the power of 40."""
+    """Two to the power of 40 paths lead from the input to the output."""
     for _ in range(40):
         x = b.add("MUL", [b.add("ADD", [x, x]), number(b, 0.5)])
     return x

@@ -85,6 +85,12 @@ def arg_extreme(net: Net, code: str, function: Callable[[NDArray[Any], int], NDA
     )
 
 
+def arg_max_of_int64(net: Net) -> Tensor:
+    """Numbers that no float holds, in more than one vec4 of channels. LiteRT has no kernel."""
+    x = net.input(net.normal((3, 5, 7)).round(1).astype(np.int64) << 40)
+    return net.op("ARG_MAX", [x, net.integers([2])], np.argmax(x.value, 2), {"output_type": "int64"})
+
+
 def cumsum(net: Net) -> Tensor:
     x = net.input(numbers(net, net.draw(shapes()), net.draw(st.sampled_from(_NUMBERS))))
     along, exclusive, reverse = axis(net, len(x.shape)), net.draw(BOOL), net.draw(BOOL)
@@ -151,6 +157,7 @@ ROWS: tuple[Row, ...] = (
     Row("sum_runtime_axes", "SUM", runtime_axes),
     Row("sum_of_nothing", "SUM", sum_of_nothing, EXACT),
     Row("arg_max", "ARG_MAX", partial(arg_extreme, code="ARG_MAX", function=np.argmax), EXACT),
+    Row("arg_max_of_int64", "ARG_MAX", arg_max_of_int64, EXACT, litert=False),
     Row("arg_min", "ARG_MIN", partial(arg_extreme, code="ARG_MIN", function=np.argmin), EXACT),
     Row("cumsum", "CUMSUM", cumsum),
     Row("topk_v2", "TOPK_V2", top_k, EXACT),
