@@ -36,7 +36,7 @@ def test_constants_are_dequantized(bits: int, block: int) -> None:
 
 FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "no tensor": ({"scales": 100}, "tensor 100; the subgraph"),
-    "a tensor before the first": ({"scales": -1}, "tensor -1 of"),
+    "a tensor before the first": ({"scales": -1}, "tensor -1; the subgraph has"),
     "scales of another shape": ({"blockSize": 16}, r"float16\[7, 3\]; constant numbers of shape \[7, 6\]"),
     "no block": ({"blockSize": 0}, "blocks of 0"),
     "zero points of another shape": ({"zeroPoints": 1}, r"zero points of its blocks in tensor 1"),

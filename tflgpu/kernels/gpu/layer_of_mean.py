@@ -109,7 +109,7 @@ def _best(request: Request) -> Candidate[LayerTile, LayerWork] | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerOfMeanParameters(Parameters, template="gpu/layer_of_mean", stores_once=True):
+class LayerOfMeanParameters(Parameters, template="gpu/layer_of_mean"):
     """Parameters of ``templates/gpu/layer_of_mean.cl.j2``."""
 
     outputs: int
