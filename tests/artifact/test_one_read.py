@@ -50,7 +50,6 @@ def go_elsewhere(path: Path) -> None:
     os.chdir(path.parent / "elsewhere")
 
 
-@pytest.mark.usefixtures("settled_files")
 def when_hashed(monkeypatch: pytest.MonkeyPatch, event: Callable[[], object]) -> None:
     """Let this happen each time that a file has been hashed, before its entry is looked up."""
     load = serializer.load
@@ -62,6 +61,7 @@ def when_hashed(monkeypatch: pytest.MonkeyPatch, event: Callable[[], object]) ->
     monkeypatch.setattr(serializer, "load", late)
 
 
+@pytest.mark.usefixtures("settled_files")
 @pytest.mark.parametrize("token", [None, 7])
 @pytest.mark.parametrize("event", [overwrite, replace, Path.unlink, go_elsewhere])
 def test_a_new_batch_size_is_planned_for_the_model_that_was_compiled(
