@@ -11,6 +11,7 @@ from tflgpu.graph.ir import EpilogueOp, Input, Node, TensorId, Value, roots
 from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.rewriting import Planning
+from tflgpu.kernels.shares import Shares
 from tflgpu.plan import Plan
 from tflgpu.plan.kernels import planned_kernel
 from tflgpu.plan.placement import placement
@@ -61,7 +62,12 @@ def _extended(planning: Planning) -> Planning:
 
 
 def _takes_operand(node: Node, output: Storage) -> bool:
-    """Whether one more epilogue op may be appended; before the rounding to a grid, if the output is on one."""
+    """Tell whether one more epilogue op may be appended; before the rounding to a grid, if the output is on one.
+
+    Shares of a sum have no epilogue: the kernel that adds them up has it.
+    """
+    if isinstance(node.attributes, Shares):
+        return False
     last = node.epilogue[-1] if node.epilogue else None
     is_rounded = last is not None and (last.function, last.operands) == (
         "fake_quantize",
