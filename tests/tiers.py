@@ -128,19 +128,17 @@ WITHOUT_DEVICE = (
 )
 
 # Folders of tests whose programs are compiled as users compile them. The compiler does not optimize those of others.
-COMPILED_AS_BY_USERS = (
-    "acceptance",
-    "batch",
-    "docs",
-    "drivers",
-    "examples",
-    "language",
-    "runtime/claiming",
-    "runtime/drivers",
-    "runtime/persistent",
+OPTIMIZED = (
+    "tests/acceptance",
+    "tests/batch",
+    "tests/docs",
+    "tests/drivers",
+    "tests/examples",
+    "tests/language",
+    "tests/runtime/claiming",
+    "tests/runtime/drivers",
+    "tests/runtime/persistent",
 )
-OPTIMIZED = tuple(str(ROOT / "tests" / name) for name in COMPILED_AS_BY_USERS)
-
 
 # A test that asks for one of these fixtures, itself or through another fixture, uses a device.
 DEVICE_FIXTURES = {"device", "device_name", "emulation", "half_device"}
@@ -151,14 +149,13 @@ NO_DRIVERS = {"OCL_ICD_VENDORS": "/nonexistent"}
 
 def mark_tests(items: Iterable[pytest.Item]) -> None:
     """Give ``device`` to all tests that may use one, and ``unoptimized`` to those whose programs need no optimizer."""
-    listed = {str(ROOT / name) for name in WITHOUT_DEVICE}
+    without_device, optimized = ({str(ROOT / name) for name in names} for names in (WITHOUT_DEVICE, OPTIMIZED))
     for item in items:
-        is_listed = not listed.isdisjoint({str(item.path), *map(str, item.path.parents)})
-        if not is_listed or not DEVICE_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+        paths = {str(item.path), *map(str, item.path.parents)}
+        if without_device.isdisjoint(paths) or not DEVICE_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.device)
-        if not str(item.path).startswith(OPTIMIZED) and not any(
-            map(item.get_closest_marker, ("optimized", "compiles"))
-        ):
+        has_marker = any(map(item.get_closest_marker, ("optimized", "compiles")))
+        if optimized.isdisjoint(paths) and not has_marker:
             item.add_marker(pytest.mark.unoptimized)
 
 
