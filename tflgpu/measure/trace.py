@@ -33,6 +33,7 @@ from tflgpu.measure.integer_check import without_wrong_unit
 from tflgpu.model.reader import read_model
 from tflgpu.options import Options
 from tflgpu.passes import optimize
+from tflgpu.passes.half_precision import keep_measured
 from tflgpu.plan import make_plan
 from tflgpu.report.half_precision import FloatStorage, FloatTensor
 from tflgpu.runtime.engine import engine_of
@@ -142,8 +143,8 @@ def _executor(piece: DevicePartition, session: Session) -> LaunchExecutor:
 
 
 def _optimized(graph: Graph, kept: Sequence[FloatTensor]) -> Graph:
-    """Return the graph after all passes, with these tensors marked as precise. Those without a name are known by the
-    operators of the kernel that computes them."""
+    """Return the graph after all passes, with these tensors in float. Those without a name are known by the operators
+    of the kernel that computes them."""
     graph = optimize(graph)
     names = {each.name for each in kept if each.name}
     unnamed = [set(each.operators) for each in kept if not each.name]
@@ -154,10 +155,7 @@ def _optimized(graph: Graph, kept: Sequence[FloatTensor]) -> Graph:
         if graph[t].name in names
         or (not graph[t].name and any(node.sources and each.issuperset(node.sources) for each in unnamed))
     }
-    return graph.with_nodes(
-        graph.nodes,
-        [graph[t].changed(precise=True, kept_for="measured") for t in marked if graph[t].dtype == "float32"],
-    )
+    return keep_measured(graph, [t for t in marked if graph[t].dtype == "float32"])
 
 
 def _run_call(

@@ -21,6 +21,7 @@ from tflgpu.measure.mixed_precision.output_errors import OutputErrors
 from tflgpu.measure.mixed_precision.probe import Place, Probe
 from tflgpu.measure.mixed_precision.storage_search import Errors, Sensitivities, fewest_kept, sensitivities
 from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.passes.half_precision import keep_measured
 from tflgpu.plan.traffic import traffic
 from tflgpu.report.mixed_precision import KeptTensor, MixedPrecision
 from tflgpu.report.stopwatch import Stopwatch
@@ -213,9 +214,7 @@ def _with_kept(parts: Parts, places: Collection[Place], *, inputs: bool) -> Part
             kept = {t for p in places if p.piece == piece for t in _tensors(graph, p)}
             if inputs:
                 kept |= {t for t in graph.inputs if graph[t].dtype not in DEVICE_ELEMENTS}
-            marked.append(
-                graph.with_nodes(graph.nodes, [graph[t].changed(precise=True, kept_for="measured") for t in kept])
-            )
+            marked.append(keep_measured(graph, kept))
             piece += 1
         graphs[partition] = tuple(marked)
     return replace(parts, graphs=graphs)

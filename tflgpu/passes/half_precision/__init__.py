@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tflgpu.passes.half_precision.keep_precise import keep_precise, leaving_tensors
+from tflgpu.passes.half_precision.keep_precise import keep_measured, keep_precise, leaving_tensors
 
-__all__ = ["keep_precise", "leaving_tensors"]
+__all__ = ["keep_measured", "keep_precise", "leaving_tensors"]

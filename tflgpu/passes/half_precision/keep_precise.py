@@ -11,7 +11,7 @@ from tflgpu.graph.ir import Graph, KeptFor, Node, TensorId
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.image.pooling import Pool
 from tflgpu.passes.half_precision.amplification import MOST, Amplifications, averages_products
-from tflgpu.passes.half_precision.cancellation import Cancellations
+from tflgpu.passes.half_precision.cancellation import PRODUCTS, Cancellations
 from tflgpu.passes.half_precision.ranges import FLOAT_MAX, KEEP_RANGE, LARGEST, USUAL, Ranges, fits
 from tflgpu.target import HALF_MAX
 
@@ -23,9 +23,6 @@ LARGEST_COUNT = 2048
 
 # The least number that half holds with all of its digits.
 LEAST_NORMAL = 2.0**-14
-
-# Kinds of nodes that multiply their first input by weights and add up.
-PRODUCTS = frozenset(("convolution", "depthwise", "fully_connected", "matmul"))
 
 STATISTICS = frozenset(("mean", "sum", "sum_of_squares"))
 
@@ -60,10 +57,22 @@ def keep_precise(graph: Graph) -> Graph:
     return graph.with_nodes(graph.nodes, marked)
 
 
+def keep_measured(graph: Graph, tensors: Collection[TensorId]) -> Graph:
+    """Mark tensors whose rounding runs have shown in the outputs.
+
+    Args:
+        graph: Has the tensors.
+        tensors: Activations and constants, of which each stays in float.
+    """
+    marked = [graph[t].changed(precise=True, kept_for="measured") for t in tensors]
+    return graph.with_nodes(graph.nodes, marked)
+
+
 def leaving_tensors(graph: Graph) -> frozenset[TensorId]:
-    """Return the tensors of which outputs have elements, or means between neighbours: stored in half, these would be
-    rounded,
-    and beyond 65504 another number."""
+    """Return the tensors of which outputs have elements, or means between neighbours.
+
+    Stored in half, these would be rounded, and beyond 65504 another number.
+    """
     found = set(graph.outputs)
     for node in reversed(graph.nodes):
         if node.output in found and not node.epilogue and _takes_elements(node):
