@@ -110,14 +110,14 @@ def public_functions(body: list[ast.stmt]) -> Iterator[Function]:
 
 
 def says_all(argument: ast.arg) -> bool:
-    """Whether a parameter needs no words: it is private, or has the name of its type, as in ``graph: Graph``."""
+    """Tell whether a parameter needs no words: it is private, or has the name of its type, as in ``graph: Graph``."""
     kind = "" if argument.annotation is None else ast.unparse(argument.annotation).split(".")[-1]
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind).lower()
     return argument.arg in ("self", "cls", snake) or argument.arg.startswith("_")
 
 
 def unexplained(function: Function) -> bool:
-    """Whether a function has parameters that need words, and no section for them."""
+    """Tell whether a function has parameters that need words, and no section for them."""
     given = function.args
     arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, (given.vararg, given.kwarg))]
     return not all(map(says_all, arguments)) and "\nArgs:\n" not in (ast.get_docstring(function) or "")

@@ -28,7 +28,7 @@ void {name}(ulong activations, ulong offsets, ulong weights, ulong sums, ulong q
 
 
 def is_here(unit: str) -> bool:
-    """Whether the CPU has the instructions of a unit."""
+    """Tell whether the CPU has the instructions of a unit."""
     file = Path("/proc/cpuinfo")
     return file.exists() and FLAGS[unit] in file.read_text().split()
 

@@ -212,7 +212,7 @@ class Extract:
         return self.model.subgraphs[0].tensors[self.tensors[index]]
 
     def has_data(self, tensor: Any) -> bool:
-        """Whether one of the model's tensors is a constant.
+        """Tell whether one of the model's tensors is a constant.
 
         Args:
             tensor: A ``TensorT`` of the model.

@@ -26,7 +26,7 @@ def rows_of(graph: Graph) -> int | None:
 
 
 def has_same_rows(one: Lowered, other: Lowered) -> bool:
-    """Whether a batch of one lowering can be computed by runs of the other one.
+    """Tell whether runs of one lowering can compute a batch of the other one.
 
     Args:
         one: A lowered model.

@@ -51,7 +51,7 @@ def states_of(graph: GraphBuilder) -> Iterator[State]:
 
 
 def replaces_elements(graph: GraphBuilder, value: TensorId, start: TensorId) -> bool:
-    """Whether a state's next value is the last one with other elements in some places: nothing is computed of it.
+    """Tell whether a state's next value is its last value with some elements replaced, without arithmetic.
 
     Args:
         graph: Has the nodes.

@@ -115,7 +115,7 @@ def keeps_bytes(old: Shape, new: Shape) -> bool:
 
     Args:
         old: The shape before.
-        new: The shape after; it has as many elements.
+        new: The shape after, with the same number of elements.
     """
     a, b = geometry_of(old), geometry_of(new)
     same_planes = (a.batch, a.plane, a.channels) == (b.batch, b.plane, b.channels)

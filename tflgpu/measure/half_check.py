@@ -104,10 +104,10 @@ class HalfCheck:
 
     @property
     def scales(self) -> list[int]:
-        """A number for each set of inputs, as :class:`OutputErrors` takes them: each has a scale of its own, and those
-        far from zero, where results may be small, one that no other set shares."""
-        usual = list(range(len(self.inputs)))
-        return [-n if n > self._unusual == TEN_TIMES else n for n in usual]
+        """A number for each set of inputs, as :class:`OutputErrors` takes them. Each set has a scale of its own. The
+        scale of the set far from zero is negative, because the usual results may be much larger than its own."""
+        far = TEN_TIMES + 1 if self._unusual == TEN_TIMES else len(self.inputs)
+        return [n if n < far else -n for n in range(len(self.inputs))]
 
     def begin(self, frontend: Frontend) -> None:
         """Let LiteRT begin, where it is installed and can take the model. A model is checked once.

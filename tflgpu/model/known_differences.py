@@ -104,7 +104,7 @@ KNOWN_DIFFERENCES = (
     Difference(
         LSTMS,
         "int8, peepholes and a projection to fewer outputs than cells",
-        "reads only as many peephole weights as there are outputs",
+        "reads one peephole weight for each output",
         "reads the peephole weights of all cells",
         _drops_peepholes,
     ),

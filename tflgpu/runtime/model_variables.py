@@ -49,7 +49,7 @@ class VariableValues:
         return self._values[key]
 
     def initialize(self, first: Sequence[InitialValues]) -> None:
-        """Give variables their first values, each CALL_ONCE once whoever calls it.
+        """Give the variables the values of each CALL_ONCE that has not given them yet.
 
         Args:
             first: Those that a signature needs.

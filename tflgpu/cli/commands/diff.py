@@ -32,7 +32,7 @@ from tflgpu.model.tensor_info import TensorInfo
 # Version of the JSON, which docs/tools/inspect.md describes.
 FORMAT = 2
 
-# Invocations of either engine in each run: as many as TFLite's tool for delegates has.
+# Invocations of either engine in each run. TFLite's tool for delegates makes the same number.
 INVOCATIONS = 3
 
 

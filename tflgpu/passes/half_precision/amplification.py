@@ -37,7 +37,8 @@ MOST = 4.0
 # Amplification where the next neighbour of a number leads to another index, branch or whole number.
 JUMP = 4096.0
 
-# From here on weights are stored in float, too. So much counts a number beside the least or greatest one of some.
+# From this amplification on weights are stored in float, too. It is also that of the difference between a number and
+# the least or greatest one of its row.
 EXACT = JUMP / 4
 
 # Terms of a sum from which on their errors are taken to leave nothing of an amplification; of a smaller one.

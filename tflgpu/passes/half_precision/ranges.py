@@ -230,7 +230,7 @@ def _applied(
     """Return the range of a function, by its results at the ends of its operands' ranges and where functions turn."""
     if is_square:
         function, operands = "square", operands[:1]
-    if function == "log":  # which is -inf of 0: of the least number of half
+    if function == "log":  # its result for 0 is -inf; the least number of half takes the place of 0
         operands = tuple((max(low, LEAST), max(high, LEAST)) for low, high in operands)
     points = [sorted({low, high, *(p for p in TURNS if low < p < high)}) for low, high in operands]
     grid = np.array(list(product(*points)))

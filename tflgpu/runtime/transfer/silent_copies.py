@@ -47,7 +47,7 @@ class SilentCopies:
         """Start to copy the begin of a buffer to an array.
 
         Args:
-            target: A C-contiguous array; as many bytes as it has are copied.
+            target: A C-contiguous array, which is filled.
             source: Has the bytes.
 
         Returns:
