@@ -116,15 +116,16 @@ def holding_variables(
 def _with_constant_outputs(
     partitions: Sequence[Partition], outputs: Collection[int], calls: Collection[int]
 ) -> tuple[Partition, ...]:
-    """Let the last piece that is no call of a subgraph also give the outputs that no operator computes."""
+    """Let the last piece that is no call of a subgraph also give the outputs that no operator computes.
+
+    Where all pieces are loops and branches, a piece without operators gives them.
+    """
     missing = sorted({*outputs}.difference(*(p.outputs for p in partitions)))
     if not missing:
         return tuple(partitions)
     places = [i for i, p in enumerate(partitions) if not (p.on_device and p.operators[0] in calls)]
     if not places:
-        raise UnsupportedError(
-            (f"outputs {missing} are constants, which a loop or a branch cannot give, and there is nothing else",)
-        )
+        return (*partitions, Partition(True, (), (), tuple(missing)))
     last = partitions[places[-1]]
     given = replace(last, outputs=tuple(sorted({*last.outputs, *missing})))
     return (*partitions[: places[-1]], given, *partitions[places[-1] + 1 :])

@@ -134,6 +134,18 @@ def branches() -> bytes:
     return builder.finish([builder.add("ADD", [builder.add("TANH", [y], (1, 4, 4, 3)), kept], (1, 4, 4, 3)), kept])
 
 
+def a_branch_alone() -> bytes:
+    """A branch that an input decides, and an output that is a constant: no operator computes it."""
+    builder = DynamicBuilder()
+    decision, x = builder.input((), "bool"), builder.input((2, 5))
+
+    def negative(b: DynamicBuilder, values: list[int]) -> list[int]:
+        return [b.add("NEG", values, (2, 5))]
+
+    results = if_else(builder, decision, [x], [("float32", (2, 5))], negative, lambda b, values: values)
+    return builder.finish([*results, builder.constant(np.arange(3, dtype=np.float32))])
+
+
 def _collatz(rng: np.random.Generator) -> list[Array]:
     pair = rng.standard_normal((2, 2, 3, 5)).astype(np.float32)
     return [rng.integers(-1, 20, 1).astype(np.int32), *pair]
@@ -153,11 +165,16 @@ def _branches(rng: np.random.Generator) -> list[Array]:
     return [rng.standard_normal((1, 4, 4, 3)).astype(np.float32), rng.standard_normal(3).astype(np.float32)]
 
 
+def _branch_alone(rng: np.random.Generator) -> list[Array]:
+    return [np.asarray(rng.random() < 0.5), rng.normal(size=(2, 5)).astype(np.float32)]
+
+
 MODELS: dict[str, tuple[Callable[[], bytes], Draw]] = {
     "collatz": (collatz, _collatz),
     "fading": (fading, _fading),
     "counted_down": (counted_down, _counted_down),
     "branches": (branches, _branches),
+    "a branch alone": (a_branch_alone, _branch_alone),
 }
 
 
