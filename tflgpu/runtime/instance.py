@@ -108,6 +108,7 @@ class Instance:
         self._own_states: list[HeldState] | None = None
         self._variables = VariableValues()  # of the run; this instance's own, until callers give some
         self._has_own_variables = True
+        self._in_place = object()  # mark of variables whose memory the executors have
         self.holds = bool(artifact.bound) or artifact.has_variables  # whether :meth:`hold` has to be called before runs
         bound = [
             (engine, [form for form in artifact.bound if form.partition == number])
@@ -315,12 +316,13 @@ class Instance:
 
     def _hold(self, states: Sequence[HeldState] | None) -> None:
         """:meth:`hold` with the values of variables that there are."""
-        if states is None:
-            if self._own_states is None:
-                bound = (form for form in self.artifact.bound if not form.variable)
-                self._own_states = [HeldState(form, self._session) for form in bound]
-            states = self._own_states
-        variables, given = self._variables, iter(states)
+        variables = self._variables
+        if states is None and variables.in_place_for is self._in_place:
+            return
+        if states is None and self._own_states is None:
+            bound = (form for form in self.artifact.bound if not form.variable)
+            self._own_states = [HeldState(form, self._session) for form in bound]
+        given = iter((self._own_states or ()) if states is None else states)
         variables.initialize(self.artifact.first)
         for shared in self._in_litert:
             shared.keeper = variables.keeper()
@@ -333,6 +335,7 @@ class Instance:
                     for form in forms
                 ]
             )
+        variables.in_place_for = self._in_place if states is None else None
 
     def reset_state(self) -> None:
         """Set every variable to its initial value, but for those that callers gave."""

@@ -22,9 +22,15 @@ if TYPE_CHECKING:  # few models need it
 
 
 class VariableValues:
-    """The values of variables by key, zeros at first. Not thread-safe: see :meth:`ModelVariables.turn`."""
+    """The values of variables by key, zeros at first. Not thread-safe: see :meth:`ModelVariables.turn`.
+
+    Attributes:
+        in_place_for: Mark of the instance whose executors have the memory of all values that they need: whoever asks
+            for a value may move it, which takes the mark away. An instance that finds its mark has nothing to do.
+    """
 
     def __init__(self) -> None:
+        self.in_place_for: object | None = None
         self._values: dict[str, StateValue] = {}
         self._initialized: set[int] = set()  # the subgraphs of CALL_ONCEs
         self._keeper: InterpreterKeeper | None = None
@@ -44,6 +50,7 @@ class VariableValues:
             key: The variable's in all signatures.
             info: The form in which a run reads or writes it.
         """
+        self.in_place_for = None
         if key not in self._values:
             self._values[key] = StateValue(info)
         return self._values[key]
@@ -63,6 +70,7 @@ class VariableValues:
     def reset(self) -> None:
         """Forget all values, so that CALL_ONCEs initialize again."""
         self._initialized.clear()
+        self.in_place_for = None
         for value in self._values.values():
             value.reset()
         if self._keeper is not None:
