@@ -28,6 +28,8 @@ REFUSALS = (RuntimeError, ValueError)  # what LiteRT raises for an operator that
 PLAIN = "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
 KERNELS = ("AUTO", PLAIN)
 
+ZEROS = "tflgpu_zeros"  # the signature that gives variables their first values, in files that have it
+
 # A process may take this much address space, and this many times the bytes of a model and its inputs.
 MEMORY, MEMORY_FACTOR = 4 << 30, 8
 
@@ -170,6 +172,8 @@ class FileInterpreter:
         with without_notices():  # XNNPACK keeps no results between operators
             self._interpreter = _interpreter(model, PLAIN, experimental_preserve_all_tensors=True)
         self._shapes: list[tuple[int, ...]] | None = None  # that the main subgraph is prepared for
+        if ZEROS in self._interpreter.get_signature_list():
+            self._interpreter.get_signature_runner(ZEROS)()
 
     def run(self, place: Place, inputs: Sequence[Array]) -> list[Array]:
         """Run a signature once.

@@ -11,16 +11,15 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tflgpu.artifact.artifact import Artifact, CpuPartition, FileEntry
 from tflgpu.fallback.litert_interpreter import Place
 from tflgpu.fallback.schema_objects import packed, unpacked
+from tflgpu.fallback.variable_operators import VariableOperators, with_zeros
 
 if TYPE_CHECKING:  # a warm start does without
     from tflgpu.frontend.frontend import Frontend
     from tflgpu.frontend.partition import Partition
-    from tflgpu.model.model import FileTensor, Subgraph, VariableUse
+    from tflgpu.model.model import Subgraph
 
 ABSENT = -1  # an optional tensor that is not given
 
@@ -75,7 +74,7 @@ def extract_submodel(data: bytes, frontend: Frontend, partition: Partition) -> S
     if frontend.subgraph.is_left_to_litert:
         names = tuple(name for name, _ in entry.inputs)
         whole = FileEntry(entry.signature, entry.subgraph, names)
-        return Submodel(data, operators, True, whole, partition.outputs)
+        return Submodel(with_zeros(data, frontend.model.kept_in_litert), operators, True, whole, partition.outputs)
     is_open = not frontend.lowered.open.isdisjoint(partition.inputs)
     return Submodel(_extracted(data, frontend, partition), operators, is_open)
 
@@ -128,80 +127,32 @@ class Extract:
         self.tensors = _numbers(own, calls, (*inputs, *outputs, *values))
         called = list(_reached(file, calls))
         self._subgraphs = {number: 1 + place for place, number in enumerate(called)}
-        self._file, self._schema, self._new_buffer = file, schema, schema.BufferT
+        self._file = file
         self._buffers = {0: 0}  # buffer 0 is empty by convention
         self.model = schema.ModelT()
         self.model.version, self.model.operatorCodes = file.version, list(file.operatorCodes)
         self.model.buffers = [schema.BufferT()]
         main = schema.SubGraphT()
-        self._main, main.name, main.operators = main, own.name, []
+        main.name, main.operators = own.name, []
+        self.variables = VariableOperators(self.model, main)
+        value = self.variables.value
         main.tensors = [
-            self._tensor(own.tensors[t], self.tensors) if t < len(own.tensors) else self._value(subgraph.tensors[t])
+            self._tensor(own.tensors[t], self.tensors) if t < len(own.tensors) else value(subgraph.tensors[t])
             for t in self.tensors
             if t >= 0
         ]
         for place, call in zip(operators, calls, strict=True):
             operator = subgraph.operators[place]
-            main.operators += [self._handle(key, self.tensors[t]) for t, key in operator.handles]
-            main.operators += [o for use in operator.variables for o in self._assignment(use)]
+            main.operators += [self.variables.handle(key, self.tensors[t]) for t, key in operator.handles]
+            for use in operator.variables:
+                if use.before is not None:
+                    main.operators += self.variables.assignment(use.key, self.tensors[use.before])
             main.operators.append(self._operator(call, self.tensors))
-            main.operators += [o for use in operator.variables for o in self._reading(use)]
+            for use in operator.variables:
+                if use.after is not None:
+                    main.operators += self.variables.reading(use.key, self.tensors[use.after])
         main.inputs, main.outputs = ([self.tensors[t] for t in side] for side in (inputs, outputs))
         self.model.subgraphs = [main, *(self._called(file.subgraphs[number]) for number in called)]
-
-    def _value(self, value: FileTensor) -> Any:
-        """Return a tensor that the file does not have: the value of a variable."""
-        tensor = self._schema.TensorT()
-        tensor.name, tensor.type = value.name, getattr(self._schema.TensorType, value.dtype.upper())
-        tensor.shape, tensor.buffer = list(value.shape), 0
-        tensor.shapeSignature = list(value.signature) if -1 in value.signature else None
-        if value.quantization is not None:
-            tensor.quantization = self._schema.QuantizationParametersT()
-            tensor.quantization.scale = list(value.quantization.scale)
-            tensor.quantization.zeroPoint = list(value.quantization.zero_point)
-        if value.data is not None:
-            self.fill(tensor, np.frombuffer(value.data.tobytes(), np.uint8))
-        return tensor
-
-    def _assignment(self, use: VariableUse) -> Iterator[Any]:
-        """Yield what gives a variable its value before an operator."""
-        if use.before is not None:
-            handle = self._new_handle()
-            yield self._handle(use.key, handle)
-            yield self._variable_operator("ASSIGN_VARIABLE", [handle, self.tensors[use.before]], [])
-
-    def _reading(self, use: VariableUse) -> Iterator[Any]:
-        """Yield what gives the value of a variable after an operator."""
-        if use.after is not None:
-            handle = self._new_handle()
-            yield self._handle(use.key, handle)
-            yield self._variable_operator("READ_VARIABLE", [handle], [self.tensors[use.after]])
-
-    def _new_handle(self) -> int:
-        tensor = self._schema.TensorT()
-        tensor.name, tensor.type, tensor.shape, tensor.buffer = "", self._schema.TensorType.RESOURCE, [], 0
-        self._main.tensors.append(tensor)
-        return len(self._main.tensors) - 1
-
-    def _handle(self, key: str, tensor: int) -> Any:
-        """Return the VAR_HANDLE of a variable. tensor: of the model."""
-        operator = self._variable_operator("VAR_HANDLE", [], [tensor])
-        operator.builtinOptionsType = self._schema.BuiltinOptions.VarHandleOptions
-        options = operator.builtinOptions = self._schema.VarHandleOptionsT()
-        options.container, options.sharedName = (part.encode("latin-1") for part in key.split("\0", 1))
-        return operator
-
-    def _variable_operator(self, code: str, inputs: list[int], outputs: list[int]) -> Any:
-        number = getattr(self._schema.BuiltinOperator, code)
-        codes = self.model.operatorCodes
-        place = next((i for i, known in enumerate(codes) if known.builtinCode == number), len(codes))
-        if place == len(codes):
-            added = self._schema.OperatorCodeT()
-            added.builtinCode, added.deprecatedBuiltinCode, added.version = number, min(number, 127), 1
-            codes.append(added)
-        operator = self._schema.OperatorT()
-        operator.opcodeIndex, operator.inputs, operator.outputs = place, inputs, outputs
-        return operator
 
     def tensor(self, index: int) -> Any:
         """Return the ``TensorT`` of a tensor of the file's subgraph.
@@ -219,16 +170,6 @@ class Extract:
         """
         data = self.model.buffers[tensor.buffer].data
         return data is not None and len(data) > 0
-
-    def fill(self, tensor: Any, data: Any) -> None:
-        """Make one of the model's tensors a constant.
-
-        Args:
-            tensor: A ``TensorT`` of the model.
-            data: An array of bytes.
-        """
-        tensor.buffer = len(self.model.buffers)
-        self.model.buffers.append(self._new_buffer(data=data))
 
     def _called(self, subgraph: Any) -> Any:
         """Return a subgraph that an operator calls: whole, so that its tensors keep their numbers."""

@@ -151,7 +151,9 @@ class _Rewriting:
         for number in self._entries:
             reason = left.get(number)
             self._subgraphs[number] = self._entry(number) if reason is None else self._left(number, reason)
-        return replace(self._model, subgraphs=tuple(self._subgraphs))
+        kept = (key for key, v in self._variables.items() if not left.keys().isdisjoint(v.entries | v.initialized))
+        uses = tuple(VariableUse(key, self._form(key), None, None) for key in kept)
+        return replace(self._model, subgraphs=tuple(self._subgraphs), kept_in_litert=uses)
 
     def _left_to_litert(self) -> dict[int, str]:
         """Return the entries that LiteRT runs, and why: they use what cannot become a value, or share a variable with

@@ -179,11 +179,15 @@ class Signature:
 
 @dataclass(frozen=True)
 class Model:
-    """A whole file. subgraphs: the first one is run, others are called by operators or signatures."""
+    """A whole file. subgraphs: the first one is run, others are called by operators or signatures.
+
+    kept_in_litert: the variables of subgraphs that are left to LiteRT.
+    """
 
     subgraphs: tuple[Subgraph, ...]
     signatures: tuple[Signature, ...]
     description: str
+    kept_in_litert: tuple[VariableUse, ...] = ()
 
 
 # The types whose data become numpy arrays; other data stay raw bytes.

@@ -83,9 +83,9 @@ def late_initialization() -> bytes:
     return late.finish([late.add("ADD", [0, read(late, "v", SHAPE)], name="y")], signature="late")
 
 
-def table(builder: Builder) -> int:
+def table(builder: Builder, number: int = 1) -> int:
     handle = builder.tensor((), "resource")
-    builder.op("HASHTABLE", [], [handle], {"table_id": 1, "key_dtype": "INT64", "value_dtype": "STRING"})
+    builder.op("HASHTABLE", [], [handle], {"table_id": number, "key_dtype": "INT64", "value_dtype": "STRING"})
     return handle
 
 
@@ -103,6 +103,23 @@ def tables() -> bytes:
     words.subgraph(other, found[1:2], signature="other")
     words.subgraph(look, found[2:], signature="look")
     return words.finish(found[:1], signature="words")
+
+
+def variables_beside_tables() -> bytes:
+    """``get`` reads variables, ``set`` assigns one, and both fill one table in their ways: LiteRT has to keep all.
+
+    LiteRT numbers variables from 0 on, and a table must have another number.
+    """
+    get, put = Builder(), Builder()
+    for builder, key in ((get, 3), (put, 4)):
+        texts = strings(builder, b"word")
+        builder.op("HASHTABLE_IMPORT", [table(builder, 9), builder.constant(np.array([key], np.int64)), texts], [])
+    y = get.add("NEG", [read(get, "w", SHAPE)], name="y")
+    flags = get.add("LOGICAL_NOT", [read(get, "flags", (2,), "bool")], (2,), "bool", name="flags")
+    value = put.input(SHAPE, name="value")
+    assign(put, "w", value)
+    get.subgraph(put, [put.add("NEG", [value], name="done")], signature="set")
+    return get.finish([y, flags], signature="get")
 
 
 def one_subgraph_of_two_signatures() -> bytes:
@@ -200,6 +217,18 @@ def test_a_loop_whose_body_uses_a_variable(device_name: str, shared: Path) -> No
         first = model.run({"x": x, "n": np.array(3, np.int32)})["v"]
         again = model.run({"x": x, "n": np.array(2, np.int32)})["v"]
         np.testing.assert_allclose(again - first, 2 * x, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
+def test_variables_that_litert_keeps_are_zeros_at_first(device_name: str) -> None:
+    options = Options(device=device_name, precision="fp32", cache="off", cpu_part=CpuPart(trial_timeout=None))
+    model = tflgpu.compile(variables_beside_tables(), options)
+    first = model.run({})
+    assert not first["y"].any() and first["flags"].all()
+    model.signatures["set"].run({"value": 3 * ONES})
+    assert (model.run({})["y"] == -3).all()
+    model.reset_state()
+    assert not model.run({})["y"].any()
 
 
 def test_drawn_models_with_variables() -> None:

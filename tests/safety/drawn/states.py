@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tflgpu
+from tests.fallback.cpu_operators import strings
 from tests.frontend.stateful_models import assign, handle, read
 from tests.safety.drawn.jobs import EXECUTORS, cause_of
 from tests.safety.drawn.judge import Verdict
@@ -31,6 +32,8 @@ from tflgpu.options import CpuPart, Execution, ExecutorChoice, KernelFamily, Opt
 Array = NDArray[Any]
 Way = Literal["run", "enqueue", "pool", "thread", "session", "reset"]
 Interface = Literal["compile", "Interpreter", "CompiledModel"]
+
+_Step = Callable[[Builder, "Variable", list[int], dict[str, "Variable"]], int | None]
 
 SECONDS = 300.0  # five signatures are compiled, perhaps on a busy machine
 WAYS: Sequence[Way] = ("run", "run", "enqueue", "enqueue", "pool", "thread", "session", "reset")
@@ -100,6 +103,20 @@ class _Drawing:
         self._main = Builder()
         self._signatures: dict[str, dict[str, Variable]] = {}  # inputs by key
 
+    @property
+    def _steps(self) -> dict[_Step, float]:
+        """The steps of a body, and how often each is drawn."""
+        return {
+            self._read: 6,
+            self._assign: 5,
+            self._compute: 6,
+            self._branch: 3,
+            self._loop: 2,
+            self._on_cpu: 1,
+            self._initialize: 0.5,
+            self._table: 0.5,
+        }
+
     def model(self) -> bytes:
         main, random = self._main, self._random
         self._once = self._first_values() if random.random() < 0.4 else None
@@ -162,9 +179,7 @@ class _Drawing:
         for _ in range(self._random.randint(1, 8)):
             v = self._random.choice(self.variables)
             known = tensors[Variable("", v.shape, v.dtype, v.is_quantized)]
-            step = self._random.choices(
-                (self._read, self._assign, self._compute, self._branch, self._loop, self._on_cpu), (6, 5, 6, 3, 2, 1)
-            )[0]
+            step = self._random.choices([*self._steps], [*self._steps.values()])[0]
             made = step(builder, v, known, inputs)
             if made is not None:
                 known.append(made)
@@ -214,6 +229,26 @@ class _Drawing:
             return None
         self.log.append("on the CPU")
         return builder.without_kernel(self._random.choice(known))
+
+    def _initialize(self, builder: Builder, v: Variable, known: list[int], inputs: dict[str, Variable]) -> None:
+        """CALL_ONCE after operators that may have used what it initializes."""
+        if self._once is not None:
+            self._begin(builder, always=True)
+
+    def _table(self, builder: Builder, v: Variable, known: list[int], inputs: dict[str, Variable]) -> int | None:
+        """Fill one of two hash tables, or none, and compute with its size."""
+        if v.dtype != "float32":
+            return None
+        number, size = 100 + self._random.randrange(2), self._random.randrange(3)  # LiteRT numbers variables from 0 on
+        self.log.append(f"{size} keys in table {number}")
+        table = builder.tensor((), "resource")
+        builder.op("HASHTABLE", [], [table], {"table_id": number, "key_dtype": "INT64", "value_dtype": "STRING"})
+        if size:
+            keys = builder.constant(np.arange(size, dtype=np.int64))
+            builder.op("HASHTABLE_IMPORT", [table, keys, strings(builder, *(b"word",) * size)], [])
+        found = builder.add("HASHTABLE_SIZE", [table], (1,), "int64")
+        number_found = builder.add("CAST", [found], (1,), "float32", in_data_type="INT64", out_data_type="FLOAT32")
+        return builder.add("ADD", [self._random.choice(known), number_found], v.shape)
 
     def _inner(self, v: Variable, body: Builder, x: int, handle_of: int | None) -> int:
         """Let a branch or a loop use a variable: at least one of reading and assigning it."""
