@@ -348,6 +348,14 @@ def little_then_large_weights(b: Builder, x: int) -> int:
     return x
 
 
+def little_sums(b: Builder, x: int) -> int:
+    """The sum of two products with little weights, made large again."""
+    first, second = (
+        b.add("FULLY_CONNECTED", [x, b.weights(64, 64, scale=1e-7)], b.shape(x), keep_num_dims=True) for _ in range(2)
+    )
+    return b.add("MUL", [b.add("ADD", [first, second]), number(b, 1e7)])
+
+
 def doubled_and_halved(b: Builder, x: int) -> int:
     """Two to the power of 40 paths lead from the input to the output."""
     for _ in range(40):
@@ -572,6 +580,7 @@ ATTACKS: Mapping[str, Attack] = {
     "expected squares": Attack(expected_square, kept="overflow"),
     "little weights": Attack(little_weights, kept="underflow"),
     "little weights, then large ones": Attack(little_then_large_weights, kept="underflow"),
+    "little weights, added up": Attack(little_sums, kept="underflow"),
     "doubled and halved": Attack(doubled_and_halved),
     "sums of windows": Attack(windows),
     "flat places": Attack(flat_places),

@@ -115,6 +115,15 @@ def test_means_that_a_product_reads_stay_in_half() -> None:
     assert not any(t.precise or t.wide for t in graph.tensors.values())
 
 
+def test_little_weights_stay_in_half_where_their_products_are_added_to_an_activation() -> None:
+    """The scales of a network's layers, such as 1e-6, are multiplied into their weights."""
+    m = Model()
+    image = m.conv(m.input((1, 8, 8, 64)), out=64)
+    scaled = m.add("MUL", [m.convolution(image, 64, 1), m.constant(np.full(64, 1e-6, np.float32))])
+    graph = optimize(m.graph(m.conv(m.add("ADD", [image, scaled]))))
+    assert not any(t.precise or t.wide for t in graph.tensors.values())
+
+
 def test_squares_are_summed_where_they_are_computed() -> None:
     m = Model()
     image = m.conv(m.input((1, 8, 8, 16)), out=64)

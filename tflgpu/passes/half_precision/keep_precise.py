@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import takewhile
 
 import numpy as np
 
 from tflgpu.graph.deferred import stored_elements
-from tflgpu.graph.ir import Graph, KeptFor, Node, TensorId
+from tflgpu.graph.ir import Graph, Input, KeptFor, Node, TensorId
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.image.pooling import Pool
 from tflgpu.passes.half_precision.amplification import MOST, Amplifications, averages_products
-from tflgpu.passes.half_precision.cancellation import PRODUCTS, Cancellations
+from tflgpu.passes.half_precision.cancellation import PRODUCTS, Cancellations, origin
 from tflgpu.passes.half_precision.ranges import FLOAT_MAX, KEEP_RANGE, LARGEST, USUAL, Ranges, fits
 from tflgpu.target import HALF_MAX
 
@@ -100,7 +101,7 @@ def _whole_numbers(graph: Graph, ranges: Ranges) -> set[TensorId]:
 
 
 def _out_of_reach(graph: Graph) -> Mapping[KeptFor, set[TensorId]]:
-    """Weights that half cannot hold or of which it leaves few digits, and the products with them."""
+    """Weights that half cannot hold or of which it leaves few digits that count, and the products with them."""
     found: dict[KeptFor, set[TensorId]] = {"overflow": set(), "underflow": set()}
     for node in graph.nodes:
         for tensor in node.inputs[1:2] if node.kind in PRODUCTS else ():
@@ -110,9 +111,26 @@ def _out_of_reach(graph: Graph) -> Mapping[KeptFor, set[TensorId]]:
             largest = max(-float(data.min()), float(data.max()))
             if HALF_MAX < largest <= FLOAT_MAX:
                 found["overflow"].update((tensor, node.output))
-            elif 0 < largest < LEAST_NORMAL:
+            elif 0 < largest < LEAST_NORMAL and not _adds_more(graph, node, found["underflow"]):
                 found["underflow"].update((tensor, node.output))
     return found
+
+
+def _adds_more(graph: Graph, node: Node, small: Collection[TensorId]) -> bool:
+    """Whether a node adds its products to an activation, as a residual connection does: beside that, the digits which
+    half does not hold of little weights are nothing.
+
+    Args:
+        graph: The node's graph.
+        node: Multiplies with little weights.
+        small: Results of such nodes before it, which may be as small.
+    """
+    for op in takewhile(lambda op: op.function in ("add", "sub"), node.epilogue):
+        for operand in op.operands:
+            if isinstance(operand, Input) and not graph[node.inputs[operand.index]].is_constant:
+                made, _ = origin(graph, node, operand)
+                return made is None or made.output not in small
+    return False
 
 
 def _statistics(graph: Graph) -> set[TensorId]:
