@@ -18,7 +18,7 @@ from tflgpu.errors import BuildError, CacheMissError, DeviceError, TflgpuError, 
 from tflgpu.measure.device_model import planned_target
 from tflgpu.model.model_source import ModelContent, ModelSource
 from tflgpu.options import Options
-from tflgpu.report.half_precision import LARGE, LARGEST_ERROR, NOT_ASKED, NOT_KEPT, HalfPrecision
+from tflgpu.report.half_precision import LARGEST_ERROR, NOT_ASKED, NOT_KEPT, HalfPrecision
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.opencl.build import WideGroupsError, load_compiler
@@ -36,9 +36,6 @@ LOGGER = logging.getLogger(__name__)
 
 # For runs that look for tensors to keep in float, where the check of half precision finds too large an error.
 REPAIR_SECONDS = 3.0
-
-# Kernels of a model that is small: it may be repaired by keeping all of it in float.
-FEW_KERNELS = 16
 
 # Times the memory of activations that a repair of a little error may take.
 DEAR = 1.1
@@ -287,7 +284,7 @@ class _Opening:
             return _with_half(instance, HalfPrecision("", unchecked=NOT_ASKED if is_off else NOT_KEPT))
         self._clock.lap("upload")
         half = check.verdict(instance)
-        if half is not None and half.is_off and check.may_be_repaired(instance.artifact):
+        if half is not None and half.is_off and check.may_be_repaired(instance.artifact, half):
             instance, half = self._repair_half(instance, half, check)
         if half is not None and half.is_off:
             half = check.named(instance.artifact, half)
@@ -305,8 +302,7 @@ class _Opening:
         limit = LARGEST_ERROR, check.inputs, session, self._cache, self._timeout
         some = opener.planned, Calibrator(*limit, scales=check.scales, seconds=REPAIR_SECONDS)
         every = replace(opener.planned, storage="float"), None
-        # A small model may as well be in float as a whole; a large one would be much slower than its user expects.
-        may_cost = half.error > LARGE and (instance.artifact.report.kernels or 0) <= FEW_KERNELS
+        may_cost = check.may_cost(instance.artifact, half)  # then it may be in float as a whole, too
         for target, calibrator in (some, every) if may_cost else (some,):
             try:
                 rest = self._clock, None, calibrator, opener.shared

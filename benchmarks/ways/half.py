@@ -29,10 +29,9 @@ from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.measure.half_check import CHOOSE
 from tflgpu.measure.mixed_precision.generated_inputs import small_picture
 from tflgpu.measure.mixed_precision.output_errors import OutputErrors, error_of_chosen, error_of_integers
-from tflgpu.model.reader import read_model
+from tflgpu.measure.perturbation import with_rounded_weights
 from tflgpu.options import HalfCheck
 from tflgpu.runtime.opencl.devices import choose
-from tflgpu.target import HALF_MAX
 
 Array = NDArray[Any]
 
@@ -46,18 +45,6 @@ def content(path: Path) -> bytes:
         return data
     drawn: bytes = runpy.run_path(str(path.parent / "redraw.py"))["redraw"](data)
     return drawn
-
-
-def with_rounded_weights(model: bytes) -> bytes:
-    """The model with its float matrices rounded to half."""
-    rounded, begin = bytearray(model), np.frombuffer(model, np.uint8).ctypes.data
-    for tensor in (t for subgraph in read_model(model).subgraphs for t in subgraph.tensors):
-        data = tensor.data
-        if data is not None and data.dtype == np.float32 and data.size > max(data.shape, default=1):
-            place = data.ctypes.data - begin
-            halves = np.clip(data, -HALF_MAX, HALF_MAX).astype(np.float16)
-            rounded[place : place + data.nbytes] = halves.astype(np.float32).tobytes()
-    return bytes(rounded)
 
 
 def drawn_inputs(infos: Sequence[tflgpu.TensorInfo]) -> list[list[Array]]:

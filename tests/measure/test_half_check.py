@@ -398,3 +398,51 @@ def test_inputs_of_one_shape_are_drawn_apart() -> None:
     assert [round(float(np.mean(each))) for each in sets] == [0, 0, 0, 30]
     picture = TensorInfo("image", (1, 16, 16, 3), "float32", None)
     assert len(checked_inputs([picture], [None])) == 3
+
+
+def classes_of_pixels(least: float) -> bytes:
+    """A class for each pixel, of which logits above the least number are multiplied by 300."""
+    builder = Builder()
+    x = builder.input((1, 64, 64, 3))
+    for depth, channels in ((3, 64), (64, 64)):
+        weights = builder.constant(builder.random.normal(0, depth**-0.5, (channels, 1, 1, depth)).astype(np.float32))
+        bias = builder.constant(np.zeros(channels, np.float32))
+        x = builder.add("CONV_2D", [x, weights, bias], (1, 64, 64, channels), **CONVOLUTION)
+    high = builder.add("RELU", [builder.add("SUB", [x, builder.constant(np.array(least, np.float32))])])
+    logits = builder.add("ADD", [x, builder.add("MUL", [high, builder.constant(np.array(300, np.float32))])])
+    return builder.finish([builder.add("SOFTMAX", [logits], beta=1.0)])
+
+
+def classes_in_half(least: float, folder: Path) -> HalfPrecision:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tflgpu.PrecisionWarning)
+        with compiled(classes_of_pixels(least), folder, half_check="auto") as opened:
+            half = opened.report.half
+    assert half is not None
+    return half
+
+
+@pytest.mark.usefixtures("unrepaired")
+def test_drawn_inputs_whose_class_any_rounding_changes_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten times the usual numbers make another class of some pixels where weights are rounded, in LiteRT, too."""
+    half = classes_in_half(8.0, tmp_path)
+    assert half.judge.startswith("LiteRT") and half.inputs == 2 and half.error < 5e-3
+    monkeypatch.setattr(half_check.HalfCheck, "_unstable", lambda *_: set())
+    assert classes_in_half(8.0, tmp_path / "other").error > 0.05
+
+
+@pytest.mark.usefixtures("unrepaired")
+def test_a_picture_counts_whatever_rounding_changes(tmp_path: Path) -> None:
+    half = classes_in_half(0.0, tmp_path)
+    assert half.inputs == 1 and half.error > 5e-3
+
+
+def test_a_large_model_is_not_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("FEW_KERNELS", "MOST_KERNELS"):
+        monkeypatch.setattr(half_check, limit, 0)
+    for repeated in ("compile_model", "trace"):
+        monkeypatch.setattr(half_check, repeated, None)
+    with pytest.warns(tflgpu.PrecisionWarning, match="is off by .* compared with LiteRT"):
+        compiled(joined({"x": Attack(cosines_of_rows)}), tmp_path, half_check="auto").close()

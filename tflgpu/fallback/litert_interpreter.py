@@ -259,15 +259,13 @@ def judged_runs(
         RuntimeError, ValueError: LiteRT refuses.
     """
     values, found = list[Array](), dict[str, float]()
+    interpreter: Any = None
     for number, inputs in enumerate(sets):
-        try:
-            interpreter = _prepared(model, inputs, plain=True)
+        if interpreter is not None and steps == 1:  # it has no state
+            _set(interpreter, inputs)
             interpreter.invoke()
-        except (
-            RuntimeError
-        ):  # kernels of custom operators are XNNPACK's, which does not keep what it computes in between
-            interpreter = _prepared(model, inputs, plain=False)
-            interpreter.invoke()
+        else:
+            interpreter = _first_run(model, inputs)
         if not number:
             found = _extremes(interpreter, limit)
         values += (interpreter.get_tensor(index) for index in outputs)
@@ -289,6 +287,17 @@ def _extremes(interpreter: Any, limit: float) -> dict[str, float]:
             if max(-low, high) > limit:
                 found[detail["name"]] = high if high > -low else low
     return found
+
+
+def _first_run(model: bytes, inputs: Mapping[int, Array]) -> Any:
+    """Return an interpreter after a run, by plain kernels if there are such."""
+    try:
+        interpreter = _prepared(model, inputs, plain=True)
+        interpreter.invoke()
+    except RuntimeError:  # kernels of custom operators are XNNPACK's, which does not keep what it computes in between
+        interpreter = _prepared(model, inputs, plain=False)
+        interpreter.invoke()
+    return interpreter
 
 
 def _prepared(model: bytes, inputs: Mapping[int, Array], plain: bool) -> Any:
