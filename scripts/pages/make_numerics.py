@@ -49,10 +49,9 @@ depend on one.
 
 
 def rows(corners: Sequence[Corner]) -> Iterator[str]:
-    for corner in corners:
-        plain, reference = run_litert(corner, "plain"), run_litert(corner, "reference")
-        default, own = run_litert(corner, "default"), run_tflgpu(corner)
-        notes = []
+    judges = (run_litert(corners, kernels) for kernels in ("plain", "reference", "default"))
+    for corner, plain, reference, default in zip(corners, *judges, strict=True):
+        own, notes = run_tflgpu(corner), []
         if not default.equals(plain):
             notes.append(f"LiteRT's default kernels: {default}")
         if plain.equals(reference) and not own.equals(plain):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,23 +85,35 @@ def listed(x: Array) -> str:
     return ", ".join(f"{v:.4g}" if x.dtype.kind == "f" else str(v) for v in x.reshape(-1).tolist())
 
 
-def run_litert(corner: Corner, kernels: str) -> Outcome:
+def run_litert(corners: Sequence[Corner], kernels: str) -> list[Outcome]:
     """In a process of its own: LiteRT divides integers without looking, and some processors end the process for it."""
+    outcomes = list[Outcome]()
+    while len(outcomes) < len(corners):
+        outcomes += _interpret_apart(corners[len(outcomes) :], kernels)
+    return outcomes
+
+
+def _interpret_apart(corners: Sequence[Corner], kernels: str) -> Iterator[Outcome]:
+    """The outcomes up to the first corner that ends the process, that one included."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
         signal.signal(signal.SIGFPE, signal.SIG_DFL)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # where handlers of crashes write
         try:
-            os.write(writer, pickle.dumps(_interpret(corner, kernels)))
+            for corner in corners:
+                os.write(writer, pickle.dumps(_interpret(corner, kernels)))
         finally:
             os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
-        answer = pipe.read()
+        for _ in corners:
+            try:
+                yield pickle.load(pipe)
+            except EOFError:
+                yield Outcome(refusal="ends the process")
+                break
     os.waitpid(child, 0)
-    outcome: Outcome = pickle.loads(answer) if answer else Outcome(refusal="ends the process")
-    return outcome
 
 
 def _interpret(corner: Corner, kernels: str) -> Outcome:

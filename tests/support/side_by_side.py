@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -25,9 +25,9 @@ def can_be_joined(case: Case) -> bool:
     return schema.Model.GetRootAs(case.model).SubgraphsLength() == 1
 
 
-def joined(cases: Sequence[Case]) -> bytes:
+def joined(models: Iterable[bytes]) -> bytes:
     """A model with the inputs, the operators and the outputs of all, one after another."""
-    whole, *others = (schema.ModelT.InitFromPackedBuf(case.model) for case in cases)
+    whole, *others = map(schema.ModelT.InitFromPackedBuf, models)
     graph = whole.subgraphs[0]
     for number, tensor in enumerate(graph.tensors):
         tensor.name = f"0/{number}"
@@ -77,7 +77,7 @@ def _check_joined(cases: Sequence[Case], **options: Any) -> None:
     if not cases:
         return
     chosen = options_of(**options)
-    with tflgpu.compile(joined(cases), chosen) as compiled:
+    with tflgpu.compile(joined(case.model for case in cases), chosen) as compiled:
         results = iter(compiled.run(reduce(operator.iadd, (case.inputs for case in cases), [])).values())
     for case in cases:
         case.check([next(results) for _ in case.expected], chosen.precision)
