@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from tests.support.models import Builder
 from tests.support.planning import plan_of, templates
+from tests.support.targets import CPU, GPU
+from tflgpu.codegen.render import prelude
 from tflgpu.model.tensor_info import Quantization
 from tflgpu.plan import Plan
 from tflgpu.target import Target
@@ -86,3 +90,9 @@ def test_elements_of_graph_inputs(dtype: str, expected: str) -> None:
     plan = halves(builder, y)
     (source,) = plan.graph.inputs
     assert plan.storage[source].type == expected
+
+
+@pytest.mark.parametrize("target", [CPU, GPU, HALF], ids=["cpu", "gpu", "half"])
+def test_compilers_may_leave_out_functions_of_storage_that_no_kernel_calls(target: Target) -> None:
+    defined = [line for line in prelude(target).splitlines() if re.match(r"[\w ]+\(.*\) \{", line)]
+    assert defined and all(line.startswith("static ") for line in defined)
