@@ -167,6 +167,36 @@ def group_norm(squares: Step, axes: Sequence[int], grouped: tuple[int, ...], red
     return build
 
 
+def mean_by_layer(b: Builder, x: int) -> int:
+    """A layer with equal weights."""
+    c = b.shape(x)[-1]
+    weights = b.constant(np.full((1, c), 1 / c, np.float32))
+    return b.add("FULLY_CONNECTED", [x, weights], rows(b, x), keep_num_dims=True)
+
+
+def moments(average: Step) -> Build:
+    """The variance of 49 numbers as E[x^2] - E[x]^2."""
+
+    def build(b: Builder, x: int) -> int:
+        window = b.add("SLICE", [x, b.ints([0, 0, 0]), b.ints([1, 16, 49])], (1, 16, 49))
+        return b.add("SUB", [average(b, square(b, window)), square(b, average(b, window))])
+
+    return build
+
+
+def moments_of_columns(b: Builder, x: int) -> int:
+    """The variance of each column, with a constant matrix on the left."""
+    ones = b.constant(np.full((1, 1, 16), 1 / 16, np.float32))
+    first, second = (b.add("BATCH_MATMUL", [ones, y], (1, 1, 64)) for y in (x, square(b, x)))
+    return b.add("SUB", [second, square(b, first)])
+
+
+def deviations_by_layer(b: Builder, x: int) -> int:
+    """E[x (x - E[x])]."""
+    deviations = b.add("SUB", [x, mean_by_layer(b, x)])
+    return mean_by_layer(b, b.add("MUL", [x, deviations]))
+
+
 def moments_of_image(b: Builder, x: int) -> int:
     """The variance of each channel as E[x^2] - E[x]^2."""
     shape = (1, 1, 1, b.shape(x)[-1])
@@ -289,6 +319,26 @@ def similarity(b: Builder, x: int) -> int:
     variance = b.add("SUB", [blurred(product(b, image)), product(b, average)])
     brightness = b.add("DIV", [average, b.add("ADD", [product(b, average), number(b, 1)])])
     return b.add("CONCATENATION", [variance, brightness], (1, 28, 28, 2), axis=3)
+
+
+def structural_similarity(b: Builder, x: int) -> int:
+    """SSIM of an image and its transpose, by a Gaussian window as a depthwise convolution."""
+    line = np.exp(-0.35 * np.square(np.arange(5) - 2.0))
+    window = b.constant((np.outer(line, line) / line.sum() ** 2).astype(np.float32)[None, :, :, None])
+    options = {"padding": "VALID", "stride_w": 1, "stride_h": 1, "depth_multiplier": 1}
+
+    def blurred(y: int) -> int:
+        return b.add("DEPTHWISE_CONV_2D", [y, window, b.constant(np.zeros(1, np.float32))], (1, 28, 28, 1), **options)
+
+    first = b.add("RESHAPE", [x], (1, 32, 32, 1), new_shape=[1, 32, 32, 1])
+    second = b.add("TRANSPOSE", [first, b.ints([0, 2, 1, 3])], (1, 32, 32, 1))
+    averages = blurred(first), blurred(second)
+    variances = [
+        b.add("SUB", [blurred(square(b, y)), square(b, average)])
+        for y, average in zip((first, second), averages, strict=True)
+    ]
+    covariance = b.add("SUB", [blurred(b.add("MUL", [first, second])), b.add("MUL", list(averages))])
+    return b.add("DIV", [covariance, b.add("ADD", [b.add("ADD", variances), number(b, 0.09)])])
 
 
 def covariance(b: Builder, x: int) -> int:
@@ -572,6 +622,10 @@ ATTACKS: Mapping[str, Attack] = {
     "numbers moved far": Attack(offset, kept="cancellation"),
     "stretched rows": Attack(stretched, mean=300),
     "a similarity": Attack(similarity, mean=30, kept="cancellation"),
+    "moments by a layer": Attack(moments(mean_by_layer), mean=30, kept="cancellation"),
+    "moments by a matrix": Attack(moments_of_columns, mean=30),
+    "deviations by a layer": Attack(deviations_by_layer, mean=30, kept="mean"),
+    "a structural similarity": Attack(structural_similarity, mean=30),
     "a covariance": Attack(covariance, mean=30),
     "a histogram": Attack(histogram, scale=5000, kept="overflow"),
     "times": Attack(elapsed, (1, 64), whole=1_000_000),

@@ -23,6 +23,7 @@ from tflgpu.ops.image.pooling import Pool
 from tflgpu.ops.rounding import KINDS
 from tflgpu.passes.half_precision.cancellation import origin
 from tflgpu.passes.half_precision.ranges import Range, Ranges, operand_types, value_types
+from tflgpu.passes.half_precision.weighted_sums import weighted_sum
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float64]
@@ -181,7 +182,7 @@ def averages_products(graph: Graph, node: Node) -> bool:
     """Whether a node's results are made of so many products that the errors of these average out."""
     rule = KINDS.get(node.kind)
     is_sum = rule is not None and rule.passes == "averaged" and not isinstance(node.attributes, Reduce | Pool)
-    return is_sum and _terms(graph, node) >= MANY
+    return is_sum and _terms(graph, node) >= MANY and weighted_sum(graph, node) is None
 
 
 def _terms(graph: Graph, node: Node) -> int:

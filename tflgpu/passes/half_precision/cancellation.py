@@ -2,8 +2,8 @@
 
 Numbers that half holds give a difference that is as good as they are: what is wrong with it is no more than what was
 wrong before. So only what is *derived* from them counts: sums, products of activations, and functions, whose rounding
-is new. A layer with weights, a norm, and an input of the graph begin anew. Where a difference is taken of derived
-numbers, whatever it is spelled like, these and all derived ones that they are made of lose too much in half.
+is new. A layer whose weights have both signs, a norm, and an input of the graph begin anew. Where a difference is taken
+of derived numbers, whatever it is spelled like, these and all derived ones that they are made of lose too much in half.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from collections.abc import Iterator
 from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, Operand, TensorId, Value
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.passes.half_precision.ranges import USUAL, Range, Ranges
+from tflgpu.passes.half_precision.weighted_sums import PRODUCTS, weighted_sum
 
 # Kinds that move elements, and those that compute with nothing but activations.
 MOVES = frozenset(("concatenate", "gather", "map", "rearrange", "reshape", "strided"))
 DERIVES = frozenset(("cumulative_sum", "pool", "reduce", "softmax"))
-
-# Kinds that multiply two matrices; where one of them is a constant, they are layers.
-PRODUCTS = frozenset(("convolution", "depthwise", "fully_connected", "matmul"))
 
 # Functions whose result is an operand, or a multiple of one, where the others are constants.
 EXACT = frozenset(("abs", "clamp", "div", "maximum", "minimum", "mul", "neg", "relu", "relu6", "add", "sub"))
@@ -156,12 +154,12 @@ class Cancellations:
         """Whether a node's kernel adds up squares or products, or moves such sums."""
         if node.kind in MOVES:
             return self._is_square_sum(node, Input(0))
-        if not isinstance(node.attributes, Reduce):
-            return False
-        inner, product = origin(self._graph, node, Input(0))
-        is_sum = node.attributes.function in ("mean", "sum")
-        is_of_products = inner is not None and product is not None and _is_product(self._graph, inner, product)
-        return node.attributes.function == "sum_of_squares" or (is_sum and is_of_products)
+        function = node.attributes.function if isinstance(node.attributes, Reduce) else ""
+        weighted = weighted_sum(self._graph, node)
+        if function not in ("mean", "sum") and weighted is None:
+            return function == "sum_of_squares"
+        inner, product = origin(self._graph, node, Input(weighted.operand if weighted else 0))
+        return inner is not None and product is not None and _is_product(self._graph, inner, product)
 
     def _is_square_sum(self, node: Node, operand: Operand) -> bool:
         if isinstance(operand, Input):
@@ -197,7 +195,8 @@ def _is_product(graph: Graph, node: Node, op: EpilogueOp) -> bool:
 
 
 def _is_layer(graph: Graph, node: Node) -> bool:
-    return node.kind in PRODUCTS and any(graph[t].is_constant for t in node.inputs[:2])
+    has_weights = node.kind in PRODUCTS and any(graph[t].is_constant for t in node.inputs[:2])
+    return has_weights and weighted_sum(graph, node) is None
 
 
 def _multiplies(graph: Graph, node: Node) -> bool:

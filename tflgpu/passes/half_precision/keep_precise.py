@@ -12,8 +12,9 @@ from tflgpu.graph.ir import Graph, Input, KeptFor, Node, TensorId
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.image.pooling import Pool
 from tflgpu.passes.half_precision.amplification import MOST, Amplifications, averages_products
-from tflgpu.passes.half_precision.cancellation import PRODUCTS, Cancellations, origin
+from tflgpu.passes.half_precision.cancellation import Cancellations, origin
 from tflgpu.passes.half_precision.ranges import FLOAT_MAX, KEEP_RANGE, LARGEST, USUAL, Ranges, fits
+from tflgpu.passes.half_precision.weighted_sums import PRODUCTS, weighted_sum
 from tflgpu.target import HALF_MAX
 
 # Part of a tensor that a mean of it is at most, to cost nothing.
@@ -133,13 +134,20 @@ def _adds_more(graph: Graph, node: Node, small: Collection[TensorId]) -> bool:
     return False
 
 
+def _summed(graph: Graph, node: Node) -> TensorId | None:
+    """Return the tensor that a node sums or takes means of; None for other nodes."""
+    if isinstance(node.attributes, Reduce):
+        return node.inputs[0] if node.attributes.function in STATISTICS else None
+    weighted = weighted_sum(graph, node)
+    return node.inputs[weighted.operand] if weighted is not None else None
+
+
 def _statistics(graph: Graph) -> set[TensorId]:
     """Means and sums that only elementwise functions read, and what these make of nothing else."""
     found = set[TensorId]()
     for node in graph.nodes:
-        if isinstance(node.attributes, Reduce):
-            little = LITTLE * graph[node.output].size <= graph[node.inputs[0]].size
-            is_one = node.attributes.function in STATISTICS and little
+        if (read := _summed(graph, node)) is not None:
+            is_one = LITTLE * graph[node.output].size <= graph[read].size
         else:
             computed = [t for t in node.inputs if not graph[t].is_constant]
             is_one = node.kind in ("map", "reshape") and bool(computed) and found.issuperset(computed)

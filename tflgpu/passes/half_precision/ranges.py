@@ -17,6 +17,7 @@ from tflgpu.ops.arithmetic.scan import CumulativeSum, TopK
 from tflgpu.ops.epilogue_ops import FUNCTIONS, apply
 from tflgpu.ops.image.pooling import Pool
 from tflgpu.ops.movement.scatter import Scatter
+from tflgpu.passes.half_precision.weighted_sums import weighted_sum
 from tflgpu.target import HALF_MAX, VectorType, vector_of
 
 # The least and the greatest element of a tensor.
@@ -150,6 +151,8 @@ class Ranges:
                 return -most, most
             case Pool():
                 return self.of(first)
+        if (weighted := weighted_sum(graph, node)) is not None:
+            return _summed(self.of(node.inputs[weighted.operand]), (weighted.low, weighted.high))
         if node.kind not in KEEP_RANGE:
             return self._assumed.unknown
         if node.kind in ("map", "reshape"):
@@ -200,6 +203,12 @@ def operand_types(graph: Graph, node: Node, op: EpilogueOp, types: Sequence[Vect
 def _hull(ranges: Sequence[Range]) -> Range:
     lows, highs = zip(*ranges, strict=True)
     return min(lows), max(highs)
+
+
+def _summed(ends: Range, weights: Range) -> Range:
+    """Return the range of sums of numbers in a range. weights: the least and the greatest sum of those."""
+    products = [number * weight for number, weight in product(ends, weights)]
+    return _within((-FLOAT_MAX, FLOAT_MAX), (min(products), max(products)))
 
 
 def _is_square(op: EpilogueOp) -> bool:
