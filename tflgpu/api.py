@@ -35,6 +35,7 @@ from tflgpu.runtime.submission import Submission
 
 if TYPE_CHECKING:
     from tflgpu.model.metadata.declarations import ModelMetadata
+    from tflgpu.opening.early_start import Compilation
     from tflgpu.report.table import Table
     from tflgpu.runtime.bindings import Bind
     from tflgpu.runtime.model_session import ModelSession, OpenSignature
@@ -116,7 +117,14 @@ class CompiledModel:
         shared = () if family is None else tuple(shared for shared, _ in family.constants)
         self._opener = Opener(model, options, clock, given if queue is None else session_on(queue), shared)
         self.device = self._opener.device
-        instance = self._opener.open(options, clock)
+        is_early, instance = False, None
+        if options.execution.start == "now" and (instance := self._opener.known(options, clock)) is None:
+            from tflgpu.opening.early_start import open_early  # a warm start does without
+
+            instance = open_early(self._opener, options, clock)
+            is_early = instance is not None
+        if instance is None:
+            instance = self._opener.open(options, clock)
         self.seconds: Mapping[str, float] = clock.laps
         self._artifact: Artifact = instance.artifact
         self._constants = tuple(instance.constants())
@@ -127,6 +135,10 @@ class CompiledModel:
         self._states: ModelSession | None = None if family is None else family.states
         self._family_beside = None if family is None else ref(family)
         self._own_family = self._new_family() if family is None else None
+        self._compilation: Compilation | None = None
+        if is_early:
+            self._compile_later()
+            return
         if any(isinstance(partition, CpuPartition) for partition in self._artifact.partitions):
             warn_caller(self.report.warning, FallbackWarning)
         _warn_of_half(instance)
@@ -195,6 +207,25 @@ class CompiledModel:
     def queue(self) -> Queue:
         """The in-order queue on which the model runs; arrays on the device have to belong to its context."""
         return self._opener.session.queue
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether compiled kernels run the model; with ``Execution(start="now")`` LiteRT does at first."""
+        return self._compilation is None or self._compilation.has_succeeded
+
+    def wait_ready(self, timeout: float | None = None) -> bool:
+        """Wait until compiled kernels run the model.
+
+        Args:
+            timeout: Seconds; None for no limit.
+
+        Returns:
+            Whether they do.
+
+        Raises:
+            Exception: What :func:`compile` raises of a model that cannot be compiled. LiteRT goes on running it.
+        """
+        return self._compilation is None or self._compilation.wait(timeout)
 
     def run(self, inputs: Inputs, outputs: Outputs | None = None) -> dict[str, NDArray[Any]]:
         """Run one inference, and wait for it.
@@ -439,6 +470,26 @@ class CompiledModel:
         if not is_orphan():
             self._constants = ()
         self._runner.close()
+
+    def _compile_later(self) -> None:
+        """Let a thread compile the model."""
+        from tflgpu.opening.early_start import Compilation
+
+        weak = ref(self)  # a model that nobody has is not waited for
+
+        def take(instance: Instance, clock: Stopwatch) -> None:
+            if (model := weak()) is not None:
+                model._take(instance, clock)
+
+        self._compilation = Compilation(self._opener, self._model, self.options, take)
+
+    def _take(self, instance: Instance, clock: Stopwatch) -> None:
+        """Run a compiled instance from the next call on."""
+        if self._runner.replace(instance, sum(clock.laps.values())):
+            self._artifact, self.seconds = instance.artifact, clock.laps
+            self._constants = tuple(instance.constants())
+            self._family.share(self._constants)
+            _warn_of_half(instance)
 
     @property
     def _family(self) -> Family[CompiledModel]:

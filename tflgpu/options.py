@@ -44,6 +44,7 @@ Fallback = Literal["auto", "forbid"]
 TuningEffort = Literal["none", "fast", "exhaustive"]
 CostModelChoice = Literal["auto", "measured", "built-in"]
 HalfCheck = Literal["auto", "always", "off"]
+StartChoice = Literal["compiled", "now"]
 CacheMode = Literal["readwrite", "read", "require", "off"]
 
 
@@ -193,6 +194,13 @@ class Execution(Group, place="execution"):
         integer_products: ``"auto"`` multiplies the 8-bit integers of quantized models by instructions that a CPU has
             for them (``integer_unit`` of ``tflgpu devices``), if their sums were right when they were first tried with
             its driver; ``"off"`` multiplies floats, as on every other device. Answers are within a step of each other.
+        start: ``"compiled"`` returns a model when its kernels are compiled. With ``"now"``, and if the cache does not
+            have the model, LiteRT (the extra ``fallback``) runs it on the CPU at once, without a trial process, while a
+            thread compiles; the kernels take over between two calls, with the resource variables as they are.
+            ``CompiledModel.is_ready`` and ``wait_ready`` tell when. Bits of the answers change then, within what the
+            precision promises. A model that LiteRT refuses, with variable tensors (those of an LSTM) or with bound
+            states starts compiled. Errors of compiling come from ``wait_ready``. A process waits at its end until the
+            compiler is done.
     """
 
     executor: ExecutorChoice = option("auto", "Launches, or one kernel that runs all of them.", command=True)
@@ -204,6 +212,7 @@ class Execution(Group, place="execution"):
     integer_products: IntegerProducts = option(
         "auto", "Multiply 8-bit integers of quantized models by a CPU's own instructions, or as floats."
     )
+    start: StartChoice = option("compiled", "Run the model when it is compiled, or by LiteRT until then.", command=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +221,7 @@ class CpuPart(Group, place="cpu_part"):
 
     Attributes:
         operators: operators to leave to the CPU although the device could run them: codes (``"SOFTMAX"``), indices as
-            `tflgpu inspect` prints them, or ranges of indices (``range(60, 66)``).
+            `tflgpu inspect` prints them, ranges of indices (``range(60, 66)``), or ``"*"`` for all.
         trial_timeout: seconds. What LiteRT has not run before, it prepares and runs first in a trial: a process of its
             own, which may take this long for each part of the model and 4 GiB of memory, and as much again for large
             parts; that it runs is kept in the cache. None: no trial, so that neither time nor memory has a limit.

@@ -14,7 +14,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "tflgpu"
 
 # Where the road begins: a module, a class of it, and its method.
-START = ("tflgpu.opening", "_Opening", "open")
+START = ("tflgpu.opening.opener", "_Opening", "open")
 
 Definition = ast.FunctionDef | ast.ClassDef
 

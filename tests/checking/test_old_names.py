@@ -31,6 +31,7 @@ VALUES: dict[str, Any] = {
     "cost_model": "measured",
     "kernels": "gpu",
     "integer_products": "off",
+    "start": "now",
     "cpu_ops": ("SOFTMAX", range(60, 66)),
     "cpu_timeout": None,
     "cache_dir": "my-cache",

@@ -114,7 +114,7 @@ def test_wrong_numbers_are_refused(threads: object) -> None:
 
 def test_the_interpreter_takes_its_number_of_threads(whole: tflgpu.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int | None] = []
-    monkeypatch.setattr("tflgpu.opening.choose", lambda request, threads: asked.append(threads) or whole)
+    monkeypatch.setattr("tflgpu.opening.opener.choose", lambda request, threads: asked.append(threads) or whole)
     for own, given in ((None, None), (None, 1), (2, 1)):
         Interpreter(str(DIGITS), num_threads=given, options=tflgpu.Options(threads=own)).allocate_tensors()
     assert list(dict.fromkeys(asked)) == [None, 1, 2]

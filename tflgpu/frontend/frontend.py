@@ -34,6 +34,8 @@ from tflgpu.options import Options
 # computes all of them, than a crossing to LiteRT, which computes those that are meant.
 MOST_BOUNDED = 1 << 17
 
+EVERY = "*"  # in ``CpuPart.operators``, all of them
+
 ADVICE = f"install the CPU fallback with {install_command('fallback')}"
 
 
@@ -290,8 +292,10 @@ def _sent_to_cpu(
     Raises ValueError for an operator that the model does not have, or that LiteRT computes wrongly.
     """
     known = {e.code for e in entries} | {e.index for e in entries}
-    indices: set[str | int] = set()
+    indices: set[str | int] = {e.index for e in entries} if EVERY in wanted else set()
     for item in wanted:
+        if item == EVERY:
+            continue
         each = item if isinstance(item, range) else [item]
         missing = next((i for i in each if i not in known), None)
         if missing is not None:

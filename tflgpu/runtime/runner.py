@@ -280,6 +280,27 @@ class Runner:
                 if number >= depth:
                     self._reset(number)
 
+    def replace(self, first: Instance, seconds: float) -> bool:
+        """Let the calls after the current one run another instance; variables of the opened model stay as they are.
+
+        Args:
+            first: The instance for the shapes of the file.
+            seconds: That compiling it took.
+
+        Returns:
+            Whether the model is open.
+        """
+        with self._lock:
+            if not self._instances:
+                return False
+            self._instances.clear()
+            self._instances[0] = OrderedDict([(self._shapes, first)])
+            self._only, self._prepared = first, first.prepared
+            self._rows = self._rows._replace(seconds=seconds)
+            self._pieces.clear()
+            self._last.forget()
+        return True
+
     def close(self) -> None:
         """Close the model. A call of this thread that is in the middle goes on; its instance is free when it is
         over."""

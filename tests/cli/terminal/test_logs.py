@@ -43,5 +43,7 @@ def test_the_log_of_the_library_is_python_s(
     with caplog.at_level(logging.INFO, "tflgpu"):
         tflgpu.compile(MODEL, tflgpu.Options(cache_files=tflgpu.CacheFiles(path=tmp_path))).close()
         tflgpu.compile(MODEL, tflgpu.Options(cache_files=tflgpu.CacheFiles(path=tmp_path))).close()
-    found = [record.getMessage().rpartition("/")[0] for record in caplog.records if record.name == "tflgpu.opening"]
+    found = [
+        record.getMessage().rpartition("/")[0] for record in caplog.records if record.name == "tflgpu.opening.opener"
+    ]
     assert [text for text in found if text] == ["the cache does not have models", "the cache has models"]

@@ -1,0 +1,107 @@
+"""Start in tiers: LiteRT runs a model until its kernels are compiled."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from tflgpu.errors import TflgpuError, UnsupportedError
+from tflgpu.frontend.frontend import EVERY
+from tflgpu.model.model_source import ModelContent
+from tflgpu.model.reader import read_model
+from tflgpu.opening.opener import Opener
+from tflgpu.options import CpuPart, Options
+from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.runtime.instance import Instance
+from tflgpu.runtime.opencl.process import Using
+
+LOGGER = logging.getLogger(__name__)
+
+REASON = "LiteRT runs it until its kernels are compiled"
+
+
+def open_early(opener: Opener, options: Options, clock: Stopwatch) -> Instance | None:
+    """Return a model that LiteRT runs; None if the model has to start compiled.
+
+    Args:
+        opener: Of the model and the device.
+        options: The caller's choices.
+        clock: Takes the time of each stage.
+
+    Raises:
+        ModelError: The model is damaged.
+        ValueError: The options do not fit the model.
+    """
+    if options.interface.bound or options.cache == "require":
+        return None
+    # A variable tensor belongs to one interpreter or executor, so that its value could not be taken along.
+    if any(tensor.is_variable for part in read_model(opener.model.bytes).subgraphs for tensor in part.tensors):
+        return None
+    by_litert = CpuPart(operators=(EVERY,), trial_timeout=None)
+    try:
+        instance = opener.open_uncompiled(replace(options, cache="off", fallback="auto", cpu_part=by_litert), clock)
+    except UnsupportedError as refusal:
+        LOGGER.info("the model starts compiled: %s", refusal)
+        return None
+    report = instance.artifact.report
+    operators = tuple(replace(each, reasons=(REASON,)) for each in report.operators)
+    instance.artifact = replace(instance.artifact, report=replace(report, operators=operators, advice=()))
+    return instance
+
+
+class Compilation:
+    """Compiles a model in a thread, and hands it over.
+
+    The thread does not keep alive who waits for the model.
+    """
+
+    def __init__(
+        self, opener: Opener, model: ModelContent, options: Options, hand_over: Callable[[Instance, Stopwatch], None]
+    ) -> None:
+        """Start the thread.
+
+        Args:
+            opener: Of the model and the device.
+            model: The file.
+            options: The caller's choices.
+            hand_over: Takes the instance, with the times of its stages.
+        """
+        self._opener, self._model, self._options, self._hand_over = opener, model, options, hand_over
+        self._is_over = threading.Event()
+        self._error: TflgpuError | OSError | MemoryError | ValueError | None = None
+        threading.Thread(target=self._compile, name="tflgpu-compilation", daemon=True).start()
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether the model was handed over."""
+        return self._is_over.is_set() and self._error is None
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until the model is compiled.
+
+        Args:
+            timeout: Seconds; None for no limit.
+
+        Returns:
+            Whether it was handed over.
+
+        Raises:
+            Exception: What compiling raised.
+        """
+        self._is_over.wait(timeout)
+        if self._error is not None:
+            raise self._error
+        return self._is_over.is_set()
+
+    def _compile(self) -> None:
+        clock = Stopwatch()
+        try:
+            with self._model.naming_file(), Using():  # the end of Python waits for what is inside
+                self._hand_over(self._opener.open(self._options, clock), clock)
+        except (TflgpuError, OSError, MemoryError, ValueError) as error:
+            LOGGER.warning("LiteRT goes on running the model, which cannot be compiled: %s", error)
+            self._error = error
+        finally:
+            self._is_over.set()
