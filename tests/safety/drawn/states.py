@@ -27,7 +27,7 @@ from tests.support.compiled_before import compiled_once, kept_programs
 from tests.support.models import Builder
 from tests.support.unoptimized import compile_without_optimization
 from tflgpu.model.tensor_info import Quantization
-from tflgpu.options import CpuPart, Execution, ExecutorChoice, KernelFamily, Options, Precision
+from tflgpu.options import CpuPart, Execution, ExecutorChoice, KernelFamily, Options, Precision, StartChoice
 
 Array = NDArray[Any]
 Way = Literal["run", "enqueue", "pool", "thread", "session", "reset"]
@@ -70,11 +70,12 @@ class Stateful:
     kernels: KernelFamily
     executor: ExecutorChoice
     precision: Precision
+    start: StartChoice
     describe: str
 
     def __str__(self) -> str:
         ways = ", ".join(f"{call.way} {call.signature}".strip() for call in self.calls)
-        return f"{self.interface} {self.kernels} {self.executor} {self.precision}: {self.describe}: {ways}"
+        return f"{self.interface} {self.kernels} {self.executor} {self.precision} {self.start}: {self.describe}: {ways}"
 
 
 def stateful(random: Random, executors: Sequence[tuple[KernelFamily, ExecutorChoice]] = EXECUTORS) -> Stateful:
@@ -85,7 +86,8 @@ def stateful(random: Random, executors: Sequence[tuple[KernelFamily, ExecutorCho
     interface: Interface = random.choices(("compile", "Interpreter", "CompiledModel"), (6, 2, 1))[0]
     precision: Precision = "fp16" if random.random() < 0.15 else "fp32"
     calls = tuple(drawing.calls(interface))
-    rest = interface, kernels, executor, precision, "; ".join(drawing.log)
+    start: StartChoice = "now" if random.random() < 0.15 else "compiled"
+    rest = interface, kernels, executor, precision, start, "; ".join(drawing.log)
     return Stateful(model, tuple(drawing.variables), calls, *rest)
 
 
@@ -331,7 +333,7 @@ class _Drawing:
 
 def answers(drawn: Stateful, device: str = "Intel") -> list[dict[str, Array]]:
     """The outputs of each call, by tflgpu."""
-    execution = Execution(executor=drawn.executor, kernels=drawn.kernels)
+    execution = Execution(executor=drawn.executor, kernels=drawn.kernels, start=drawn.start)
     on_cpu = CpuPart(trial_timeout=SECONDS)
     options = Options(device=device, precision=drawn.precision, cache="off", execution=execution, cpu_part=on_cpu)
     with warnings.catch_warnings():
