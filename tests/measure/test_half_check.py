@@ -125,7 +125,9 @@ def test_inspect_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert as_json("inspect", path, "--device", "Intel", "--precision", "fp32")["half"] is None
 
 
-def test_what_half_can_hold_is_compared_with_litert(tmp_path: Path) -> None:
+def test_what_half_can_hold_is_compared_with_litert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only where an output is off, LiteRT runs its plain kernels, which take much longer."""
+    monkeypatch.setattr(GuardedProcess, "extremes", None)
     half = verdict(model(1.0), tmp_path)
     assert half is not None and half.judge.startswith("LiteRT") and half.first is None
     assert 0 < half.error < 5e-3

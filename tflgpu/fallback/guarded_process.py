@@ -88,15 +88,14 @@ class GuardedProcess:
         return self._request(server, {"task": task, "is_open": is_open, "place": place}, model, inputs)[0]
 
     def judge(
-        self, model: bytes, sets: Sequence[Mapping[int, Array]], outputs: Sequence[int], limit: float, steps: int
-    ) -> tuple[list[Array], dict[str, float]] | None:
+        self, model: bytes, sets: Sequence[Mapping[int, Array]], outputs: Sequence[int], steps: int
+    ) -> list[Array] | None:
         """Let LiteRT run a model, as :func:`tflgpu.fallback.litert_interpreter.judged_runs` does.
 
         Args:
             model: The file.
             sets: Values by tensor of the main subgraph, for each of several runs.
             outputs: The tensors whose values are wanted.
-            limit: The largest magnitude that is not remarkable.
             steps: How often each set is run.
 
         Returns:
@@ -109,10 +108,29 @@ class GuardedProcess:
         server = self._started()
         if server is None:
             return None
-        request: dict[str, Any] = {"task": "judge", "is_open": False, "tensors": list(sets[0]), "outputs": outputs}
-        request |= {"limit": limit, "steps": steps}
-        large, arrays = self._request(server, request, model, [array for each in sets for array in each.values()])
-        return arrays, large
+        request = {"task": "judge", "tensors": list(sets[0]), "outputs": outputs, "steps": steps}
+        return self._request(server, request, model, [array for each in sets for array in each.values()])[1]
+
+    def extremes(self, model: bytes, inputs: Mapping[int, Array], limit: float) -> dict[str, float]:
+        """Let LiteRT run a model, as :func:`tflgpu.fallback.litert_interpreter.extremes` does.
+
+        Args:
+            model: The file.
+            inputs: Values by tensor of the main subgraph.
+            limit: The largest magnitude that is not remarkable.
+
+        Returns:
+            The result of ``extremes``; nothing where no process can be started.
+
+        Raises:
+            RefusedError: LiteRT refuses.
+            CrashedError: The process crashed or took too long.
+        """
+        server = self._started()
+        if server is None:
+            return {}
+        request = {"task": "extremes", "tensors": list(inputs), "limit": limit}
+        return dict(self._request(server, request, model, list(inputs.values()))[0])
 
     def _started(self) -> ServerProcess | None:
         """Return the process, which the first request starts; None where there can be none."""

@@ -238,46 +238,52 @@ def result_shapes(model: bytes) -> list[list[int] | None]:
     return list(map(shape, interpreter.get_output_details()))
 
 
-def judged_runs(
-    model: bytes, sets: Sequence[Mapping[int, Array]], outputs: Sequence[int], limit: float, steps: int
-) -> tuple[list[Array], dict[str, float]]:
-    """Run a model by LiteRT's plain kernels, and keep every result; by XNNPACK where an operator has no plain kernel.
+def judged_runs(model: bytes, sets: Sequence[Mapping[int, Array]], outputs: Sequence[int], steps: int) -> list[Array]:
+    """Run a model by LiteRT's defaults, XNNPACK among them; by plain kernels where these refuse it.
 
     Args:
         model: The file.
         sets: Values by tensor of the main subgraph, for each of several runs.
         outputs: The tensors whose values are wanted.
-        limit: The largest magnitude that is not remarkable.
         steps: How often each set is run, with the state that the run before it left.
 
     Returns:
-        The values, of one run after the other, and the extreme of each tensor of floats that exceeds the limit in the
-        first run, by name: its element that is furthest from zero. XNNPACK keeps no results between operators, so that
-        only outputs are looked at.
+        The values, of one run after the other.
 
     Raises:
         RuntimeError, ValueError: LiteRT refuses.
     """
-    values, found = list[Array](), dict[str, float]()
-    interpreter: Any = None
-    for number, inputs in enumerate(sets):
+    values, interpreter = list[Array](), None
+    for inputs in sets:
         if interpreter is not None and steps == 1:  # it has no state
             _set(interpreter, inputs)
             interpreter.invoke()
         else:
-            interpreter = _first_run(model, inputs)
-        if not number:
-            found = _extremes(interpreter, limit)
+            interpreter = _first_run(model, inputs, KERNELS)
         values += (interpreter.get_tensor(index) for index in outputs)
         for _ in range(steps - 1):
             _set(interpreter, inputs)
             interpreter.invoke()
             values += (interpreter.get_tensor(index) for index in outputs)
-    return values, found
+    return values
 
 
-def _extremes(interpreter: Any, limit: float) -> dict[str, float]:
-    """Return the extreme of each tensor of floats that exceeds a limit, by name."""
+def extremes(model: bytes, inputs: Mapping[int, Array], limit: float) -> dict[str, float]:
+    """Run a model by LiteRT's plain kernels, which keep every result and may take ten times as long as XNNPACK.
+
+    Args:
+        model: The file.
+        inputs: Values by tensor of the main subgraph.
+        limit: The largest magnitude that is not remarkable.
+
+    Returns:
+        The extreme of each tensor of floats that exceeds the limit, by name: its element that is furthest from zero.
+        Kernels of custom operators are XNNPACK's, which keeps no results, so that only outputs are looked at.
+
+    Raises:
+        RuntimeError, ValueError: LiteRT refuses.
+    """
+    interpreter = _first_run(model, inputs, (PLAIN, KERNELS[0]))
     found: dict[str, float] = {}
     for detail in interpreter.get_tensor_details():
         if detail["dtype"] is not np.float32 or not detail["name"]:  # without a name: memory of LiteRT's own
@@ -289,25 +295,23 @@ def _extremes(interpreter: Any, limit: float) -> dict[str, float]:
     return found
 
 
-def _first_run(model: bytes, inputs: Mapping[int, Array]) -> Any:
-    """Return an interpreter after a run, by plain kernels if there are such."""
-    try:
-        interpreter = _prepared(model, inputs, plain=True)
-        interpreter.invoke()
-    except RuntimeError:  # kernels of custom operators are XNNPACK's, which does not keep what it computes in between
-        interpreter = _prepared(model, inputs, plain=False)
-        interpreter.invoke()
-    return interpreter
-
-
-def _prepared(model: bytes, inputs: Mapping[int, Array], plain: bool) -> Any:
-    """Return the interpreter before a run. plain: without a delegate, and with every result kept."""
-    interpreter = _interpreter(model, PLAIN if plain else KERNELS[0], experimental_preserve_all_tensors=plain)
-    for index, array in inputs.items():
-        interpreter.resize_tensor_input(index, array.shape)
-    interpreter.allocate_tensors()
-    _set(interpreter, inputs)
-    return interpreter
+def _first_run(model: bytes, inputs: Mapping[int, Array], kernels: Sequence[str]) -> Any:
+    """Return an interpreter after a run, by the first of these sets of kernels that does not refuse. Plain kernels keep
+    every result."""
+    refusals: list[RuntimeError] = []
+    for each in kernels:
+        try:
+            interpreter = _interpreter(model, each, experimental_preserve_all_tensors=each == PLAIN)
+            for index, array in inputs.items():
+                interpreter.resize_tensor_input(index, array.shape)
+            interpreter.allocate_tensors()
+            _set(interpreter, inputs)
+            interpreter.invoke()
+        except RuntimeError as refusal:
+            refusals.append(refusal)
+        else:
+            return interpreter
+    raise refusals[0]
 
 
 def _set(interpreter: Any, inputs: Mapping[int, Array]) -> None:
@@ -367,6 +371,7 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
         _limit(request["model"] + sum(sizes), request["seconds"] + GRACE)
         model = requests.read(request["model"])
         arrays: list[Array] = []
+        reply: dict[str, Any]
         try:
             inputs = [
                 np.frombuffer(requests.read(size), dtype).reshape(shape)
@@ -376,8 +381,11 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
                 count = len(request["tensors"])
                 starts = range(0, len(inputs), count) if count else [0]
                 sets = [dict(zip(request["tensors"], inputs[n : n + count], strict=True)) for n in starts]
-                arrays, large = judged_runs(model, sets, request["outputs"], request["limit"], request["steps"])
-                reply = {"answer": large, "arrays": [(a.dtype.str, a.shape) for a in arrays]}
+                arrays = judged_runs(model, sets, request["outputs"], request["steps"])
+                reply = {"answer": None, "arrays": [(a.dtype.str, a.shape) for a in arrays]}
+            elif request["task"] == "extremes":
+                given = dict(zip(request["tensors"], inputs, strict=True))
+                reply = {"answer": extremes(model, given, request["limit"])}
             else:
                 reply = {"answer": perform(request["task"], model, inputs, request["is_open"], request["place"])}
         except REFUSALS as refusal:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,8 @@ from tflgpu.runtime.opencl.session import Session
 from tflgpu.target import HALF_MAX, Target
 
 Array = NDArray[Any]
+
+Reply = TypeVar("Reply")
 
 # The outputs of runs, one after the other.
 Answers = list[list[Array]]
@@ -96,7 +98,8 @@ class HalfCheck:
     def __init__(self, model: bytes, options: Options, session: Callable[[], Session]) -> None:
         """model: the file. options: the caller's. session: opens the device on which the model runs."""
         self._model, self._options, self._session = model, options, session
-        self._litert: tuple[Answers, dict[str, float]] | None = None
+        self._litert: Answers | None = None
+        self._extremes: dict[str, float] | None = None  # of tensors beyond half, once these are needed
         self._floats: Answers | None = None  # of the device in fp32, once these are needed
         self.inputs: list[list[Array]] = []
         self._steps = 1
@@ -215,7 +218,7 @@ class HalfCheck:
     def _judged(self, instance: Instance) -> HalfPrecision:
         artifact, results = instance.artifact, self._runs(instance)
         if self._litert is not None and self._floats is None:
-            errors = self._errors(artifact, results, self._litert[0])
+            errors = self._errors(artifact, results, self._litert)
             if unstable := self._unstable(artifact, errors):
                 LOGGER.info("%d of %d sets of inputs tell nothing of half precision", len(unstable), len(self.inputs))
                 self._leave_out(unstable)
@@ -248,11 +251,10 @@ class HalfCheck:
             return set()
         LOGGER.info("half precision is off on drawn inputs: LiteRT shows what rounding weights and inputs does there")
         tried = [(n, inputs) for n in sets for inputs in perturbed(self.inputs[n])]
-        judged = self._judged_by_litert(with_rounded_weights(self._model), [inputs for _, inputs in tried])
-        if judged is None:
+        answers = self._answers_of_litert(with_rounded_weights(self._model), [inputs for _, inputs in tried])
+        if answers is None:
             return set()
-        answers, _ = judged
-        measure = self._measure(artifact, self._litert[0])
+        measure = self._measure(artifact, self._litert)
         steps = self._steps
         return {
             n
@@ -264,8 +266,7 @@ class HalfCheck:
     def _leave_out(self, sets: set[int]) -> None:
         """Leave out sets of inputs, and LiteRT's answers for them."""
         assert self._litert is not None
-        answers, large = self._litert
-        self._litert = self._of_sets(answers, sets), large
+        self._litert = self._of_sets(self._litert, sets)
         self.inputs = [each for n, each in enumerate(self.inputs) if n not in sets]
         self._numbers = [number for n, number in enumerate(self._numbers) if n not in sets]
 
@@ -274,10 +275,14 @@ class HalfCheck:
 
     def _capped(self, artifact: Artifact) -> dict[str, float]:
         """Return the computed tensors that exceed half in LiteRT and are stored in half, with their extremes."""
+        if self._litert is None:
+            return {}
+        if self._extremes is None:
+            first = self._by_tensor(self.inputs[0])
+            self._extremes = self._asked(lambda process: process.extremes(self._model, first, HALF_MAX)) or {}
         floats = artifact.report.floats
         kept = {tensor.name for tensor in floats.tensors} if floats is not None else set()
-        found = _computed(artifact, self._litert[1]) if self._litert is not None else {}
-        return {name: extreme for name, extreme in found.items() if name not in kept}
+        return {name: x for name, x in _computed(artifact, self._extremes).items() if name not in kept}
 
     def _drawn(self, interface: Interface) -> list[list[Array]]:
         """Return the caller's inputs that have the model's shapes, else some that are made up."""
@@ -298,26 +303,27 @@ class HalfCheck:
     def _ask(self) -> None:
         """Let LiteRT run the model, on a thread of its own."""
         begin = perf_counter()
-        self._litert = self._judged_by_litert(self._model, self.inputs)
+        self._litert = self._answers_of_litert(self._model, self.inputs)
         LOGGER.info("LiteRT has ended after %.2f s", perf_counter() - begin)
 
-    def _judged_by_litert(
-        self, model: bytes, sets: Sequence[Sequence[Array]]
-    ) -> tuple[Answers, dict[str, float]] | None:
-        """Return LiteRT's answers for sets of inputs, and the tensors beyond half; None if it cannot run them."""
-        inputs, outputs = self._sides
-        tensors = [tensor for tensor, _ in outputs]
-        given = [{t: a for (t, _), a in zip(inputs, arrays, strict=True)} for arrays in sets]
+    def _answers_of_litert(self, model: bytes, sets: Sequence[Sequence[Array]]) -> Answers | None:
+        """Return LiteRT's answers for sets of inputs; None if it cannot run them."""
+        tensors = [tensor for tensor, _ in self._sides[1]]
+        given = [self._by_tensor(each) for each in sets]
+        flat = self._asked(lambda process: process.judge(model, given, tensors, self._steps))
+        return None if flat is None else [flat[n : n + len(tensors)] for n in range(0, len(flat), len(tensors))]
+
+    def _by_tensor(self, inputs: Sequence[Array]) -> dict[int, Array]:
+        return {tensor: array for (tensor, _), array in zip(self._sides[0], inputs, strict=True)}
+
+    def _asked(self, ask: Callable[[GuardedProcess], Reply]) -> Reply | None:
+        """Return what LiteRT answers in a process of its own; None if it cannot."""
         try:
             with GuardedProcess(self._options.cpu_part.trial_timeout or SECONDS) as process:
-                judged = process.judge(model, given, tensors, HALF_MAX, self._steps)
+                return ask(process)
         except (RefusedError, CrashedError, MemoryError, OSError) as error:
             LOGGER.info("LiteRT cannot judge half precision: %s", " ".join(str(error).split()))
             return None
-        if judged is None:
-            return None
-        flat, large = judged
-        return [flat[n : n + len(tensors)] for n in range(0, len(flat), len(tensors))], large
 
     def _runs(self, instance: Instance) -> Answers:
         """Return the outputs of all runs; each set of inputs meets the initial state."""
