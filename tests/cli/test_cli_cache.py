@@ -62,6 +62,7 @@ def flip_a_bit(path: Path) -> None:
 # precompile-cache
 
 
+@pytest.mark.optimized  # answers of two processes are compared, bit by bit
 def test_precompile_fills_the_cache_and_a_bundle(folder: Path, tmp_path: Path) -> None:
     """A second call compiles nothing, where nothing can be kept it fails, and to evict leaves the bundle alone."""
     bundle = tmp_path / "digits.bundle"
