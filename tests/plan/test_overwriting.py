@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,12 +13,12 @@ from tests.support.corrections import pack_always
 from tests.support.fixed_cases import fixed_cases
 from tests.support.planning import plan_of
 from tests.support.shared_memory import stored_over, with_operands
+from tests.support.side_by_side import can_be_joined, joined
 from tests.support.targets import CPU, GPU
 from tests.support.templates import kernel_templates, parameters_of_templates
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.kernels.movement.scatter_kernel import ScatterColumnsParameters
-from tflgpu.plan import Plan
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
@@ -28,28 +29,37 @@ from tflgpu.target import Target
 TARGETS = CPU, replace(GPU, compute_units=1)
 
 
-def _plan(name: str, case: Case, target: Target) -> Plan:
+# Cases that need a way of planning which others shall not take.
+OWN_WAYS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "convolutions_of_few_channels": lambda patch: take_always(patch, "kn2row"),
+    "packed_convolution": pack_always,
+}
+
+
+def _check(cases: Sequence[Case], target: Target, session: Session, way: str = "") -> set[str]:
+    """Run them as one program. Returns the templates whose kernels have stored over an operand."""
     with pytest.MonkeyPatch.context() as patch:
-        if name == "convolutions_of_few_channels":
-            take_always(patch, "kn2row")
-        if name == "packed_convolution":
-            pack_always(patch)
-        return with_operands(plan_of(case.model, target))
-
-
-def _check(plan: Plan, case: Case, session: Session) -> None:
+        OWN_WAYS.get(way, lambda _: None)(patch)
+        plan = with_operands(plan_of(joined(case.model for case in cases), target))
     source = render(plan)
-    case.check(LaunchExecutor(link(plan, source.names), build(source.text, session)[0], session).run(case.inputs))
+    executor = LaunchExecutor(link(plan, source.names), build(source.text, session)[0], session)
+    outputs = iter(executor.run([x for case in cases for x in case.inputs]))
+    for case in cases:
+        case.check([next(outputs) for _ in case.expected])
+    return {*stored_over(plan)}
 
 
 def test_kernels_that_store_once_may_store_over_an_operand(device_name: str) -> None:
     """Every template that says so, on memory of which its epilogue reads an operand."""
-    session, used = open_session(choose(device_name)), set[str]()
+    session, used, together = open_session(choose(device_name)), set[str](), list[Case]()
+    for name, case in fixed_cases().items():
+        if name not in OWN_WAYS and can_be_joined(case):
+            together.append(case)
+            continue
+        for target in TARGETS:
+            used |= _check([case], target, session, name)
     for target in TARGETS:
-        for name, case in fixed_cases().items():
-            plan = _plan(name, case, target)
-            used |= set(stored_over(plan))
-            _check(plan, case, session)
+        used |= _check(together, target, session)
     assert used == {each.template for each in parameters_of_templates() if each.stores_once} & kernel_templates()
 
 
@@ -58,4 +68,4 @@ def test_a_kernel_that_says_so_wrongly_is_found(device_name: str, monkeypatch: p
     session, case = open_session(choose(device_name)), fixed_cases()["scattered"]
     monkeypatch.setattr(ScatterColumnsParameters, "stores_once", True)
     with pytest.raises(AssertionError, match="elements are wrong"):
-        _check(_plan("scattered", case, CPU), case, session)
+        _check([case], CPU, session)
