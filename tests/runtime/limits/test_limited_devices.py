@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,13 @@ from numpy.typing import NDArray
 
 import tflgpu
 from tests.conftest import missing
+from tests.ops.axes import FAMILIES, PRECISIONS
 from tests.quick import RUNTIMES
 from tests.support.fixed_cases import fixed_cases
 from tests.support.limited_devices import SIMULATIONS, Simulation, limited
 from tests.support.models import Builder
 from tests.support.running import run_checked
+from tests.support.side_by_side import run_together
 from tflgpu import CacheFiles, DeviceError, Execution, Options
 from tflgpu.measure.trace import trace
 from tflgpu.runtime.opencl.quirks import OCLGRIND, POCL
@@ -81,18 +84,16 @@ def test_drivers_that_simulate_limits_themselves(platform: str, variables: dict[
     assert done.stdout.startswith("64 ")
 
 
-@pytest.mark.quick(when=lambda device, name: name in SHARING[:2] and device in ("groups of 1", "no local memory"))
-@pytest.mark.parametrize("name", SHARING)
+@pytest.mark.quick(when=lambda device: device in ("groups of 1", "no local memory"))
 @pytest.mark.parametrize("device", SIMULATIONS)
-def test_kernels_run_within_the_limits(device: str, name: str) -> None:
-    """One family in fp32 and the other in fp16. ``tests/drivers/whole_table.py`` has all cases."""
-    case, families = fixed_cases()[name], ("gpu", "cpu")
-    precisions = ("fp32", "fp16") if (len(device) + len(name)) % 2 else ("fp16", "fp32")
+def test_kernels_run_within_the_limits(device: str) -> None:
+    """Each case by one family in fp32 and by the other in fp16. ``tests/drivers/whole_table.py`` has all cases."""
+    cases = [fixed_cases()[name] for name in SHARING]
+    turn = [*SIMULATIONS].index(device) % 2
     with limited(INTEL, SIMULATIONS[device]):
-        for family, precision in zip(families, precisions, strict=True):
-            options = Options(execution=Execution(kernels=family), precision=precision, cache="off", fallback="forbid")
-            outputs = tflgpu.compile(case.model, options).run(case.inputs)
-            case.check(outputs.values(), precision)
+        for family, precision in product(FAMILIES, PRECISIONS):
+            first = (turn + FAMILIES.index(family) + PRECISIONS.index(precision)) % 2
+            run_together(cases[first::2], kernels=family, precision=precision, fallback="forbid")
 
 
 def two_large_layers(side: int = 3000) -> bytes:
