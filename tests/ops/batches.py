@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -33,6 +34,7 @@ def drawn(strategy: st.SearchStrategy[Case], examples: int = 2) -> list[Case]:
     return found
 
 
+@cache
 def alone_and_fused(row: Row) -> list[Case]:
     """The simplest case and another one alone, and others with a chain of operators."""
     return drawn(row.case(fused=False)) + drawn(row.case(fused=True))[1:]
