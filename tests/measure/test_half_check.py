@@ -448,3 +448,25 @@ def test_a_large_model_is_not_compiled_again(tmp_path: Path, monkeypatch: pytest
         monkeypatch.setattr(half_check, repeated, None)
     with pytest.warns(tflgpu.PrecisionWarning, match="is off by .* compared with LiteRT"):
         compiled(joined({"x": Attack(cosines_of_rows)}), tmp_path, half_check="auto").close()
+
+
+def test_weights_of_dynamic_range_are_floats_in_litert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LiteRT rounds a row to 255 steps. With one large number among them, the others are lost."""
+    monkeypatch.setattr(half_check, "compile_model", None)
+    builder, random = Builder(), np.random.default_rng(0)
+    x = builder.input((4, 64), name="x")
+    small = np.where(np.arange(64) > 0, random.integers(-127, 128, (32, 64)), 0).astype(np.int8)
+    weights = builder.constant(small, quantization=Quantization([0.01] * 32, [0] * 32))
+    data = builder.finish([builder.add("FULLY_CONNECTED", [x, weights], (4, 32))])
+    row = np.where(np.arange(64) > 0, random.standard_normal((4, 64)), 1000).astype(np.float32)
+    half = verdict(data, tmp_path, half_check="auto", calibration=[row], kernels="gpu")
+    assert half is not None and half.judge.startswith("LiteRT") and half.error < 5e-3
+
+
+def test_drawn_numbers_that_are_no_indices_are_made_positive(tmp_path: Path) -> None:
+    builder = Builder()
+    x = builder.input((1, 16), name="x")
+    index = builder.add("CAST", [x], (1, 16), "int32")
+    rows = builder.add("GATHER", [builder.weights(4, 8), index], (1, 16, 8), axis=0)
+    half = verdict(builder.finish([builder.add("TANH", [rows])]), tmp_path, half_check="auto")
+    assert half is not None and half.judge.startswith("LiteRT") and half.inputs == 1

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 
 from tflgpu.artifact.artifact import Artifact
 from tflgpu.compiler import compile_model
-from tflgpu.errors import TflgpuError
+from tflgpu.errors import ModelError, TflgpuError
 from tflgpu.fallback import is_installed
+from tflgpu.fallback.float_weights import with_float_weights
 from tflgpu.fallback.guarded_process import CrashedError, GuardedProcess, RefusedError
 from tflgpu.frontend.frontend import Frontend
 from tflgpu.frontend.resource_variables import VARIABLE_OPERATORS
@@ -71,6 +72,9 @@ MOST_COMPARED = 1 << 22
 MOST_KERNELS = 40
 FEW_KERNELS = 16
 
+# How the kind of a model ends whose activations LiteRT rounds to 8 bits.
+DYNAMIC_RANGE = "(dynamic range)"
+
 # Until LiteRT's answers are given up, where the caller sets no limit.
 SECONDS = 10.0
 
@@ -105,6 +109,7 @@ class HalfCheck:
         self._steps = 1
         self._obstacle: str | None = None  # None until it begins
         self._asks_litert = False
+        self._in_floats = b""  # the file of a model of dynamic range, with its weights in float
         self._sides: tuple[Interface, Interface] = (), ()
         self._thread: threading.Thread | None = None
         self._worst_name = ""
@@ -145,6 +150,9 @@ class HalfCheck:
         is_another = frontend.entry.subgraph != 0 or frontend.entry.bound or self._options.interface.uint8_inputs
         self._asks_litert = not is_another
         if self._asks_litert and is_installed():
+            if kind.endswith(DYNAMIC_RANGE) and 4 * constant_bytes(frontend.model) <= MOST_BYTES:
+                with suppress(ModelError):
+                    self._in_floats = with_float_weights(self._model, frontend.subgraph)
             self._thread = threading.Thread(target=self._ask, name="tflgpu-half", daemon=True)
             self._thread.start()
 
@@ -225,9 +233,10 @@ class HalfCheck:
                 errors = [each for n, each in enumerate(errors) if n not in unstable]
                 results = self._of_sets(results, unstable)
             found = self._verdict_of(errors, _litert())
-            # LiteRT rounds the activations of a model of dynamic range; of others its answers are near enough.
+            # LiteRT may round the activations of a model of dynamic range, and so may the device; of other models its
+            # answers are near enough.
             kind = artifact.report.model.kind
-            is_near = kind.startswith("float32") and not kind.endswith("(dynamic range)")
+            is_near = kind.startswith("float32") and not kind.endswith(DYNAMIC_RANGE)
             if not found.is_off or (is_near and not self.may_be_repaired(artifact, found)):
                 return found
         if self._floats is None:
@@ -251,7 +260,9 @@ class HalfCheck:
             return set()
         LOGGER.info("half precision is off on drawn inputs: LiteRT shows what rounding weights and inputs does there")
         tried = [(n, inputs) for n in sets for inputs in perturbed(self.inputs[n])]
-        answers = self._answers_of_litert(with_rounded_weights(self._model), [inputs for _, inputs in tried])
+        rounded, answers = with_rounded_weights(self._in_floats or self._model), None
+        with suppress(RefusedError):
+            answers = self._answers_of_litert(rounded, [inputs for _, inputs in tried])
         if answers is None:
             return set()
         measure = self._measure(artifact, self._litert)
@@ -278,8 +289,9 @@ class HalfCheck:
         if self._litert is None:
             return {}
         if self._extremes is None:
-            first = self._by_tensor(self.inputs[0])
-            self._extremes = self._asked(lambda process: process.extremes(self._model, first, HALF_MAX)) or {}
+            first, self._extremes = self._by_tensor(self.inputs[0]), {}
+            with suppress(RefusedError):
+                self._extremes = self._asked(lambda process: process.extremes(self._model, first, HALF_MAX)) or {}
         floats = artifact.report.floats
         kept = {tensor.name for tensor in floats.tensors} if floats is not None else set()
         return {name: x for name, x in _computed(artifact, self._extremes).items() if name not in kept}
@@ -301,13 +313,23 @@ class HalfCheck:
         return checked_inputs(infos, normalizations(self._model, len(infos)))
 
     def _ask(self) -> None:
-        """Let LiteRT run the model, on a thread of its own."""
+        """Let LiteRT run the model, on a thread of its own. Drawn floats may become indices that it refuses; then there
+        is a picture or signal alone, without negative numbers."""
         begin = perf_counter()
-        self._litert = self._answers_of_litert(self._model, self.inputs)
+        positive = [[np.abs(x) if x.dtype.kind == "f" else x for x in each] for each in self.inputs[:1]]
+        sets = positive if self._is_drawn else self.inputs
+        for model, inputs in ((self._in_floats or self._model, self.inputs), (self._model, sets)):
+            try:
+                self._litert = self._answers_of_litert(model, inputs)
+            except RefusedError as refusal:
+                LOGGER.info("LiteRT refuses what would judge half precision: %s", " ".join(str(refusal).split()))
+            else:
+                self.inputs, self._numbers = inputs, self._numbers[: len(inputs)]
+                break
         LOGGER.info("LiteRT has ended after %.2f s", perf_counter() - begin)
 
     def _answers_of_litert(self, model: bytes, sets: Sequence[Sequence[Array]]) -> Answers | None:
-        """Return LiteRT's answers for sets of inputs; None if it cannot run them."""
+        """Return LiteRT's answers for sets of inputs; None if it crashes or is late. Raises RefusedError."""
         tensors = [tensor for tensor, _ in self._sides[1]]
         given = [self._by_tensor(each) for each in sets]
         flat = self._asked(lambda process: process.judge(model, given, tensors, self._steps))
@@ -317,11 +339,11 @@ class HalfCheck:
         return {tensor: array for (tensor, _), array in zip(self._sides[0], inputs, strict=True)}
 
     def _asked(self, ask: Callable[[GuardedProcess], Reply]) -> Reply | None:
-        """Return what LiteRT answers in a process of its own; None if it cannot."""
+        """Return what LiteRT answers in a process of its own; None if it crashes or is late. Raises RefusedError."""
         try:
             with GuardedProcess(self._options.cpu_part.trial_timeout or SECONDS) as process:
                 return ask(process)
-        except (RefusedError, CrashedError, MemoryError, OSError) as error:
+        except (CrashedError, MemoryError, OSError) as error:
             LOGGER.info("LiteRT cannot judge half precision: %s", " ".join(str(error).split()))
             return None
 
