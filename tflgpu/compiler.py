@@ -28,7 +28,7 @@ from tflgpu.codegen.render import KernelSource, render
 from tflgpu.fallback.cpu_engine import prepare
 from tflgpu.fallback.guarded_process import GuardedProcess
 from tflgpu.fallback.shape_inference import litert_shapes
-from tflgpu.fallback.submodel import extract_submodel
+from tflgpu.fallback.submodel import cpu_partition
 from tflgpu.frontend.control_flow.pieces import Branch, Call, Loop, LoweredPiece, PartedLoop
 from tflgpu.frontend.frontend import Frontend, lower_model, variable_info
 from tflgpu.frontend.partition import Partition
@@ -93,12 +93,7 @@ class Parts:
                 each = [_compiled(*part, shared) for part in parts]
                 compiled.append(device_partition(partition, frontend.call(partition), each, plans[partition]))
             else:
-                sub = extract_submodel(self.data, frontend, partition)
-                compiled.append(
-                    CpuPartition(
-                        partition.inputs, partition.outputs, partition.operators, sub.model, sub.is_open, sub.entry
-                    )
-                )
+                compiled.append(cpu_partition(self.data, frontend, partition))
         report: Report = replace(_report(frontend, partitions, plans), mixed=self.mixed)
         known_as = frontend.entry.signature, frontend.signatures()
         bound = tuple(_bound_states(frontend, partitions, plans, compiled))

@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": FACTS | {"artifact", "driver_advice", "fallback", "graph", "model", "processes", "report"},
     "compiler": PLANNING | {"artifact", "codegen", "fallback", "frontend", "report"},
     "measure": PLANNING | {"artifact", "codegen", "compiler", "fallback", "frontend", "report", "runtime"},
-    "opening": FACTS | {"artifact", "compiler", "frontend", "measure", "model", "report", "runtime"},
+    "opening": FACTS | {"artifact", "compiler", "fallback", "frontend", "measure", "model", "report", "runtime"},
     "api": FACTS | {"artifact", "checking", "compiler", "graph", "model", "opening", "report", "runtime"},
     "inputs": {"errors", "model"},
     "evaluate": {"api", "artifact", "errors", "fallback", "inputs", "model", "options", "report", "version"},

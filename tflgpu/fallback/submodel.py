@@ -76,7 +76,30 @@ def extract_submodel(data: bytes, frontend: Frontend, partition: Partition) -> S
         whole = FileEntry(entry.signature, entry.subgraph, names)
         return Submodel(with_zeros(data, frontend.model.kept_in_litert), operators, True, whole, partition.outputs)
     is_open = not frontend.lowered.open.isdisjoint(partition.inputs)
+    if _is_whole(frontend, partition):
+        return Submodel(data, operators, is_open)
     return Submodel(_extracted(data, frontend, partition), operators, is_open)
+
+
+def _is_whole(frontend: Frontend, partition: Partition) -> bool:
+    """Whether a partition is the main subgraph as the file has it, so that the file need not be taken apart."""
+    main, first = frontend.subgraph, frontend.model.subgraphs[0]
+    sides = (partition.inputs, partition.outputs) == (main.inputs, main.outputs)
+    is_plain = not main.variables and not main.first_values and not any(o.variables for o in main.operators)
+    sizes = all(main.tensors[t].shape == shape for t, shape in frontend.sizes(partition).items())
+    return main is first and sides and is_plain and sizes and len(partition.operators) == len(main.operators)
+
+
+def cpu_partition(data: bytes, frontend: Frontend, partition: Partition) -> CpuPartition:
+    """Return a partition that LiteRT runs.
+
+    Args:
+        data: The whole model's file.
+        frontend: The same, lowered.
+        partition: The operators.
+    """
+    sub = extract_submodel(data, frontend, partition)
+    return CpuPartition(partition.inputs, partition.outputs, partition.operators, sub.model, sub.is_open, sub.entry)
 
 
 def _extracted(data: bytes, frontend: Frontend, partition: Partition) -> bytes:

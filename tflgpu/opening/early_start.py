@@ -7,12 +7,18 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
+from tflgpu.artifact.artifact import Artifact
+from tflgpu.artifact.cache import content_hash
 from tflgpu.errors import TflgpuError, UnsupportedError
-from tflgpu.frontend.frontend import EVERY
+from tflgpu.fallback.guarded_process import GuardedProcess
+from tflgpu.fallback.shape_inference import litert_shapes
+from tflgpu.fallback.submodel import cpu_partition
+from tflgpu.frontend.frontend import EVERY, lower_model
 from tflgpu.model.model_source import ModelContent
 from tflgpu.model.reader import read_model
 from tflgpu.opening.opener import Opener
 from tflgpu.options import CpuPart, Options
+from tflgpu.report.describe import make_report
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.opencl.process import Using
@@ -36,19 +42,41 @@ def open_early(opener: Opener, options: Options, clock: Stopwatch) -> Instance |
     """
     if options.interface.bound or options.cache == "require":
         return None
-    # A variable tensor belongs to one interpreter or executor, so that its value could not be taken along.
-    if any(tensor.is_variable for part in read_model(opener.model.bytes).subgraphs for tensor in part.tensors):
-        return None
     by_litert = CpuPart(operators=(EVERY,), trial_timeout=None)
     try:
-        instance = opener.open_uncompiled(replace(options, cache="off", fallback="auto", cpu_part=by_litert), clock)
+        artifact = _artifact(opener, replace(options, fallback="auto", cpu_part=by_litert))
+        clock.lap("plan")
+        session = opener.await_session(clock)
+        return None if artifact is None else Instance(artifact, session, clock)
     except UnsupportedError as refusal:
         LOGGER.info("the model starts compiled: %s", refusal)
         return None
-    report = instance.artifact.report
+
+
+def _artifact(opener: Opener, options: Options) -> Artifact | None:
+    """Return the model for LiteRT, as :func:`tflgpu.compiler.compile_model` would, whose imports take longer."""
+    data = opener.model.bytes
+    opener.content_hash = content_hash(data)
+    model = read_model(data)
+    # A variable tensor belongs to one interpreter or executor, so that its value could not be taken along.
+    if any(tensor.is_variable for part in model.subgraphs for tensor in part.tensors):
+        return None
+    with GuardedProcess(options.cpu_part.trial_timeout) as process:
+        frontend = lower_model(model, options, litert_shapes(data, process), opener.target.missing_types)
+        partitions = frontend.partitions()
+    if any(partition.on_device for partition in partitions):
+        return None
+    report = make_report(frontend, partitions, [])
     operators = tuple(replace(each, reasons=(REASON,)) for each in report.operators)
-    instance.artifact = replace(instance.artifact, report=replace(report, operators=operators, advice=()))
-    return instance
+    return Artifact(
+        *frontend.interface(),
+        tuple(cpu_partition(data, frontend, partition) for partition in partitions),
+        replace(report, operators=operators, advice=()),
+        frontend.entry.signature,
+        frontend.signatures(),
+        (),
+        *frontend.variables_between(partitions),
+    )
 
 
 class Compilation:

@@ -97,19 +97,6 @@ class Opener:
             self.model.release()
         return instance
 
-    def open_uncompiled(self, options: Options, clock: Stopwatch) -> Instance:
-        """Return the model for a while: it may be opened again with options by which it is compiled.
-
-        Args:
-            options: Leave all operators to LiteRT.
-            clock: Takes the time of each stage.
-
-        Raises:
-            Exception: What :func:`tflgpu.compile` does.
-        """
-        with DeviceFailures(self.device, "preparing the model"):
-            return _Opening(self, options, clock).open()
-
     def known(self, options: Options, clock: Stopwatch | None = None) -> Instance | None:
         """Return the model as the cache has it; None if it has to be compiled.
 

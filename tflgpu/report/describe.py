@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tflgpu.errors import internal_faults
 from tflgpu.frontend.entry_point import EntryPoint
@@ -14,11 +15,11 @@ from tflgpu.graph.ir import Graph
 from tflgpu.model.model import Model, Subgraph
 from tflgpu.model.quantization import QUANTIZED_TYPES, is_quantized
 from tflgpu.model.tensor_info import TensorInfo
-from tflgpu.plan import Plan
 from tflgpu.report.advice import advise
-from tflgpu.report.integers import integer_report
-from tflgpu.report.kept_in_float import kept_in_float
 from tflgpu.report.report import FusionReport, ModelInfo, OperatorReport, Report, SignatureInfo, SubgraphInfo
+
+if TYPE_CHECKING:  # a model without kernels has none
+    from tflgpu.plan import Plan
 
 
 @internal_faults("describing what became of the model")
@@ -44,6 +45,9 @@ def make_report(
     )
     if not plans:
         return report
+    from tflgpu.report.integers import integer_report
+    from tflgpu.report.kept_in_float import kept_in_float
+
     return replace(
         report,
         kernels=sum(len(p.kernels) for p in plans),
