@@ -470,3 +470,11 @@ def test_drawn_numbers_that_are_no_indices_are_made_positive(tmp_path: Path) -> 
     rows = builder.add("GATHER", [builder.weights(4, 8), index], (1, 16, 8), axis=0)
     half = verdict(builder.finish([builder.add("TANH", [rows])]), tmp_path, half_check="auto")
     assert half is not None and half.judge.startswith("LiteRT") and half.inputs == 1
+
+
+def test_half_may_be_as_far_from_litert_as_fp32_in_quantized_models(shared: Path, tmp_path: Path) -> None:
+    """Their integers round to other steps."""
+    data = (shared / "models" / "yamnet_audio_classifier_with_metadata.tflite").read_bytes()
+    half = verdict(data, tmp_path, half_check="auto")
+    assert half is not None and half.judge.startswith("LiteRT") and not half.is_off and not half.repaired
+    assert 5e-3 < half.error <= half.in_fp32 and "(in fp32 by" in half.summary

@@ -224,25 +224,30 @@ class HalfCheck:
         return replace(found, first=first)
 
     def _judged(self, instance: Instance) -> HalfPrecision:
-        artifact, results = instance.artifact, self._runs(instance)
-        if self._litert is not None and self._floats is None:
+        artifact, results, found = instance.artifact, self._runs(instance), None
+        # LiteRT rounds activations of integers to steps, and the device in other places; of floats with weights of
+        # dynamic range both may. Answers of other models are near enough.
+        kind = artifact.report.model.kind
+        is_near = kind.startswith("float32") and not kind.endswith(DYNAMIC_RANGE)
+        if self._litert is not None:
             errors = self._errors(artifact, results, self._litert)
-            if unstable := self._unstable(artifact, errors):
+            if self._floats is None and (unstable := self._unstable(artifact, errors)):
                 LOGGER.info("%d of %d sets of inputs tell nothing of half precision", len(unstable), len(self.inputs))
                 self._leave_out(unstable)
                 errors = [each for n, each in enumerate(errors) if n not in unstable]
                 results = self._of_sets(results, unstable)
             found = self._verdict_of(errors, _litert())
-            # LiteRT may round the activations of a model of dynamic range, and so may the device; of other models its
-            # answers are near enough.
-            kind = artifact.report.model.kind
-            is_near = kind.startswith("float32") and not kind.endswith(DYNAMIC_RANGE)
-            if not found.is_off or (is_near and not self.may_be_repaired(artifact, found)):
+            is_final = is_near and not self.may_be_repaired(artifact, found)
+            if self._floats is None and (not found.is_off or is_final):
                 return found
         if self._floats is None:
             LOGGER.info("comparing half precision with float on the device")
             self._floats = self._in_float()
-        return self._verdict_of(self._errors(artifact, results, self._floats), "fp32")
+        verdict = self._verdict_of(self._errors(artifact, results, self._floats), "fp32")
+        if found is not None and self._litert is not None and verdict.is_off and not is_near:
+            in_fp32, _ = max(self._errors(artifact, self._floats, self._litert))
+            return replace(found, in_fp32=in_fp32) if found.error <= in_fp32 else verdict
+        return verdict
 
     def _verdict_of(self, errors: Sequence[tuple[float, str]], judge: str) -> HalfPrecision:
         """Return the verdict from the error of each set of inputs, with the output that is off by it."""

@@ -126,7 +126,8 @@ class HalfPrecision:
     judge: whose answers it was compared with; ``""`` if it was not. error: the largest of an output, as a part of its
     range. first: the first tensor that is off. unchecked: why there was no comparison. inputs: how many sets were run.
     repaired: the error before tensors were kept in float that the check had found; 0 if there was no need. in_float:
-    whether these are all tensors.
+    whether these are all tensors. in_fp32: the error that the model has in fp32, too, beside the same judge, whose
+    integers may round to the next step; 0 if that was not asked.
     """
 
     judge: str
@@ -136,9 +137,11 @@ class HalfPrecision:
     inputs: int = 0
     repaired: float = 0.0
     in_float: bool = False
+    in_fp32: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "error", _finite(self.error))
+        object.__setattr__(self, "in_fp32", _finite(self.in_fp32))
         object.__setattr__(self, "repaired", _finite(self.repaired))
 
     @property
@@ -152,12 +155,14 @@ class HalfPrecision:
         )
         if self.repaired:
             found += f" (by {self.repaired:.2g} before {'all' if self.in_float else 'more'} tensors were kept in float)"
+        if self.in_fp32:
+            found += f" (in fp32 by {self.in_fp32:.2g})"
         return f"{found}; {self.first}" if self.first else found
 
     @property
     def is_off(self) -> bool:
-        """Whether an output is further off than rounding should take it."""
-        return not self.unchecked and self.error > LARGEST_ERROR
+        """Whether an output is further off than rounding should take it, and than it is in fp32."""
+        return not self.unchecked and self.error > max(LARGEST_ERROR, self.in_fp32)
 
     @property
     def _sets(self) -> str:
