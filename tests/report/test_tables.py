@@ -88,6 +88,8 @@ def test_a_profile_is_a_table_of_kernels() -> None:
     model = tflgpu.compile(DIGITS)
     measured = model.profile(np.zeros((1, 8, 8, 1), np.float32), 1)
     assert len(str(measured).splitlines()) == 2 + len(measured.kernels)
+    several = model.profile(np.zeros((1, 8, 8, 1), np.float32), 9)
+    assert all(k.short is not None and k.long is not None and 0 <= k.short <= k.long for k in several.kernels)
 
 
 @pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")

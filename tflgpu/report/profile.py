@@ -41,6 +41,8 @@ class KernelTime(Rates):
         level: Number of its barrier interval; launches of a piece with the same number do not depend on each other.
         piece: Number of the piece of the model that it belongs to, of which the CPU's operators, loops and branches
             make several; a branch that was not taken has a number, too.
+        short: Seconds that a tenth of the runs took at most; None if nothing was measured.
+        long: Seconds that a tenth of the runs took at least.
     """
 
     kernel: str
@@ -53,6 +55,8 @@ class KernelTime(Rates):
     local_size: int
     level: int
     piece: int
+    short: float | None = None
+    long: float | None = None
 
     @property
     def title(self) -> str:

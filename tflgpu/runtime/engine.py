@@ -16,7 +16,7 @@ from tflgpu.artifact.artifact import (
 from tflgpu.artifact.executable import Array
 from tflgpu.model.tensor_info import TensorIndex
 from tflgpu.model.trip_count import trip_count
-from tflgpu.runtime.executors.executor import Executor, Interval
+from tflgpu.runtime.executors.executor import Executor, LaunchTime
 
 # Iterations that are enqueued before the host waits for the device: an interrupt need not wait longer, and drivers keep
 # what is not done yet in memory.
@@ -52,7 +52,7 @@ class PieceEngine(ABC, Generic[P]):
         values = dict(zip(self._partition.inputs, inputs, strict=True))
         return self._run(values)
 
-    def profile(self, inputs: Sequence[Array], runs: int) -> list[list[Interval] | None]:
+    def profile(self, inputs: Sequence[Array], runs: int) -> list[list[LaunchTime] | None]:
         """Return when the launches of each piece began and ended; None for a piece that the run does not need.
 
         The launches of a loop's body are timed in one iteration.
@@ -143,7 +143,7 @@ class PartedLoopEngine(PieceEngine[PartedLoopPartition]):
             self._parts.append(engine_of(part, executors[at:end]))
             at = end
 
-    def profile(self, inputs: Sequence[Array], runs: int) -> list[list[Interval] | None]:
+    def profile(self, inputs: Sequence[Array], runs: int) -> list[list[LaunchTime] | None]:
         """Return the times of the condition and of one iteration, with the first values of the state.
 
         Args:
@@ -151,7 +151,7 @@ class PartedLoopEngine(PieceEngine[PartedLoopPartition]):
             runs: Number of inferences.
         """
         values = self._first(dict(zip(self._partition.inputs, inputs, strict=True)))
-        found: list[list[Interval] | None] = [self.executors[0].profile(self._tested(values), runs)]
+        found: list[list[LaunchTime] | None] = [self.executors[0].profile(self._tested(values), runs)]
         for part, engine in zip(self._partition.body, self._parts, strict=True):
             given = [values[t] for t in part.inputs]
             found += engine.profile(given, runs) if isinstance(engine, PieceEngine) else [engine.profile(given, runs)]

@@ -32,7 +32,7 @@ from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.engine import PieceEngine, engine_of
 from tflgpu.runtime.executors.claiming_executor import ClaimingExecutor
-from tflgpu.runtime.executors.executor import Executor, Interval, PreparedRun
+from tflgpu.runtime.executors.executor import Executor, LaunchTime, PreparedRun
 from tflgpu.runtime.executors.held_state import HeldState
 from tflgpu.runtime.executors.in_flight import Arrived, InFlightRun
 from tflgpu.runtime.last_call import Targets
@@ -50,7 +50,7 @@ Array = NDArray[Any]
 
 # For each piece on the device, when its launches began and ended; None for one that the run did not need. And for each
 # partition on the CPU, the seconds.
-Timed = tuple[list[tuple[DevicePartition, "list[Interval] | None"]], list[float]]
+Timed = tuple[list[tuple[DevicePartition, "list[LaunchTime] | None"]], list[float]]
 
 OpenPiece = Callable[[DevicePartition, Any, Session], Executor]
 
@@ -357,7 +357,7 @@ class Instance:
         """
         self._settle()
         values, seconds = self._run_partitions(inputs)
-        found: list[tuple[DevicePartition, list[Interval] | None]] = []
+        found: list[tuple[DevicePartition, list[LaunchTime] | None]] = []
         for partition, engine in self._partitions():
             given = [values[t] for t in partition.inputs]
             if isinstance(engine, PieceEngine):

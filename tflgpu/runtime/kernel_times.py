@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tflgpu.artifact.artifact import DevicePartition
 from tflgpu.report.profile import KernelTime
-from tflgpu.runtime.executors.executor import Interval
+from tflgpu.runtime.executors.executor import LaunchTime
 
 
 def kernel_times(
-    pieces: Sequence[tuple[DevicePartition, list[Interval] | None]], codes: Mapping[int, str]
+    pieces: Sequence[tuple[DevicePartition, list[LaunchTime] | None]], codes: Mapping[int, str]
 ) -> Iterator[KernelTime]:
     """Yield the times of each launch, as if each piece followed the one before.
 
@@ -22,7 +22,7 @@ def kernel_times(
     for number, (piece, intervals) in enumerate(pieces):
         if intervals is None:
             continue
-        for launch, (begin, end) in zip(piece.executable.launches, intervals, strict=True):
+        for launch, (begin, end, short, long) in zip(piece.executable.launches, intervals, strict=True):
             yield KernelTime(
                 launch.function,
                 tuple(codes[i] for i in launch.operators),
@@ -34,5 +34,7 @@ def kernel_times(
                 launch.local_size,
                 launch.interval,
                 number,
+                short,
+                long,
             )
-        start += max((end for _, end in intervals), default=0.0)
+        start += max((time.end for time in intervals), default=0.0)

@@ -44,11 +44,13 @@ def profile_tables(profile: Profile) -> tuple[Table, Table, Table]:
 
 
 def _slowest_table(profile: Profile) -> Table:
-    """Return the slowest kernels. #: their place in the run's order."""
-    result = Listing("#", "node type", *NUMBERS, right=("#", *NUMBERS), title="top by computation time")
+    """Return the slowest kernels. #: their place in the run's order. p10, p90: percentiles of their time, in us."""
+    numbers = ("us", "p10", "p90", *NUMBERS[1:])
+    result = Listing("#", "node type", *numbers, right=("#", *numbers), title="top by computation time")
     ranked = sorted(enumerate(profile.kernels), key=lambda k: -k[1].seconds)[:TOP]
-    for (number, kernel), cells in zip(ranked, _numbers([k for _, k in ranked], profile), strict=True):
-        result.add_row(str(number), escape(kernel.title), *cells)
+    for (number, kernel), (median, *cells) in zip(ranked, _numbers([k for _, k in ranked], profile), strict=True):
+        spread = ("" if seconds is None else f"{1e6 * seconds:.1f}" for seconds in (kernel.short, kernel.long))
+        result.add_row(str(number), escape(kernel.title), median, *spread, *cells)
     return result
 
 

@@ -24,6 +24,18 @@ from tflgpu.runtime.transfer.transfer import Passage, Transfer
 # Begin and end of a launch on the device, in seconds since the first launch of the run began.
 Interval = tuple[float, float]
 
+PERCENTILES = (10, 90)  # of the time of a launch in several runs, which tell how much it varies
+
+
+class LaunchTime(NamedTuple):
+    """When a launch began and ended, in the median of several runs; its shortest and longest time, without outliers."""
+
+    begin: float
+    end: float
+    short: float
+    long: float
+
+
 NOWHERE: Mapping[int, DeviceMemory] = {}  # all outputs go to the host
 
 # Inputs in order, arrays of the host with the model's element types and shapes -> new arrays of all outputs by name.
@@ -315,7 +327,7 @@ class Executor(ABC):
         places = {"src_offset": source[1], "dst_offset": target[1], "byte_count": size}
         return copy(self.session.queue, target[0], source[0], wait_for=ready or None, **places)
 
-    def profile(self, inputs: Sequence[Array], runs: int) -> list[Interval]:
+    def profile(self, inputs: Sequence[Array], runs: int) -> list[LaunchTime]:
         """Return when each launch began and ended, as medians over several inferences. The state is restored.
 
         Medians keep the order: launches that did not overlap in any run do not overlap here.
@@ -336,7 +348,9 @@ class Executor(ABC):
         times = [self._measure() for _ in range(runs + 1)]  # the first run warms up
         for buffer, array in zip(states, kept, strict=True):
             cl.enqueue_copy(queue, buffer, array)
-        return [(float(begin), float(end)) for begin, end in np.median(times[1:], axis=0)]
+        taken = np.diff(times[1:], axis=-1)[..., 0]
+        spread = np.percentile(taken, PERCENTILES, axis=0).T
+        return [LaunchTime(*map(float, (*m, *s))) for m, s in zip(np.median(times[1:], axis=0), spread, strict=True)]
 
     def launch(self) -> None:
         """Run the kernels on the inputs in device memory, and wait; nothing is copied.
