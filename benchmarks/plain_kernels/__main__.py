@@ -45,9 +45,9 @@ class Program:
         """Device time of one run: of all kernels, or of those that multiply matrices."""
         found, _ = self._instance.profile(self._inputs, 1)
         return sum(
-            end - begin
-            for piece, intervals in found
-            for launch, (begin, end) in zip(piece.executable.launches, intervals or (), strict=True)
+            time.end - time.begin
+            for piece, times in found
+            for launch, time in zip(piece.executable.launches, times or (), strict=True)
             if launch.macs or not products
         )
 
