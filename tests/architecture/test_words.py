@@ -17,6 +17,7 @@ FOLDERS = ("benchmarks", "cache_format", "examples", "scripts", "templates", "te
 
 # A sentence that begins so has no subject of its own: the reader has to look for it in the code.
 RIDDLE = re.compile(r"(?:What|Of|As|Those|With)\b")
+COMMENTED_RIDDLE = re.compile(rf"#[#: ]*{RIDDLE.pattern}")  # in most files nowhere, so that they need no tokens
 
 # Comments of templates and of C that is made of them.
 TEMPLATE_COMMENT = re.compile(r"\{#-?\s*(.*)|/\*+\s*(.*)|(?:^|\s)//\s*(.*)", re.MULTILINE)
@@ -53,7 +54,7 @@ def test_no_docstring_and_no_comment_is_a_riddle(folder: str) -> None:
     for path in sorted((ROOT / folder).rglob("*.*")):
         if path.suffix == ".py":
             text = path.read_text(encoding="utf-8")
-            words = [*comments(text), *docstrings(text)]
+            words = [*(comments(text) if COMMENTED_RIDDLE.search(text) else ()), *docstrings(text)]
         elif path.suffix == ".j2":
             words = ["".join(groups) for groups in TEMPLATE_COMMENT.findall(path.read_text(encoding="utf-8"))]
         else:
