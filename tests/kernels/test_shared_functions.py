@@ -16,26 +16,35 @@ from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tests.support.planning import plan_of
 from tests.support.program_parts import divide_programs
-from tflgpu.codegen.functions import Function, Pointer, read_body
+from tflgpu.codegen.environment import environment
+from tflgpu.codegen.functions import Body, Function, Pointer, body_of
 from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
+from tflgpu.codegen.printed_numbers import Number, literal, seen
 from tflgpu.codegen.render import render
 from tflgpu.codegen.shared_functions import Variant, share, variants
+from tflgpu.ops.image import window
 from tflgpu.plan import Plan
 from tflgpu.target import Target
 
 POINTERS = (Pointer("dst", "float", is_written=True), Pointer("src", "float", restrict=True))
 
 
-def shared(*bodies: str) -> tuple[str, list[str]]:
-    text, calls = share({str(i): (POINTERS, read_body(body)) for i, body in enumerate(bodies)})
+def printed(template: str, *sizes: int | float) -> Body:
+    """The body of a function whose template prints these sizes in place of ``{}``."""
+    return body_of(template.format(*(Number(size) if isinstance(size, int) else literal(size) for size in sizes)))
+
+
+def shared(*bodies: Body) -> tuple[str, list[str]]:
+    text, calls = share({str(i): (POINTERS, body) for i, body in enumerate(bodies)})
     found = [calls[str(i)].text for i in range(len(bodies)) if str(i) in calls]
     return text, [re.sub("shared_[0-9a-f]+", "shared", call) for call in found]
 
 
 def test_numbers_that_differ_become_arguments() -> None:
-    text, calls = shared("dst[tile] = 3 * src[0] + 7 * 12;", "dst[tile] = 3 * src[0] + 8 * 13;")
-    assert calls == ["shared(dst, src, tile, workspace, 7, 12);", "shared(dst, src, tile, workspace, 8, 13);"]
+    template = "dst[tile] = 3 * src[0] + {} * {};"
+    text, calls = shared(printed(template, 7, 12), printed(template, 8, -13))
+    assert calls == ["shared(dst, src, tile, workspace, 7, 12);", "shared(dst, src, tile, workspace, 8, -13);"]
     assert (
         "int tile, __local float4 *workspace, int size0, int size1) {\ndst[tile] = 3 * src[0] + size0 * size1;\n}"
         in text
@@ -43,49 +52,39 @@ def test_numbers_that_differ_become_arguments() -> None:
 
 
 def test_numbers_that_always_agree_are_one_argument() -> None:
-    _, calls = shared("int x = 5 + 5 - 9;", "int x = 6 + 6 - 4;")
+    template = "int x = {} + {} - {};"
+    _, calls = shared(printed(template, 5, 5, 9), printed(template, 6, 6, 4))
     assert calls == ["shared(dst, src, tile, workspace, 5, 9);", "shared(dst, src, tile, workspace, 6, 4);"]
 
 
 def test_floats_become_arguments() -> None:
-    text, calls = shared("float x = 1.5f * (2.0f - 0x1.8p3f);", "float x = 1e-05f * (2.0f - 0x1.8p3f);")
+    template = "float x = {} * 2.0f;"
+    text, calls = shared(printed(template, 1.5), printed(template, 1e-05))
     assert calls == ["shared(dst, src, tile, workspace, 1.5f);", "shared(dst, src, tile, workspace, 1e-05f);"]
-    assert "float size0) {\nfloat x = size0 * (2.0f - 0x1.8p3f);\n}" in text
-    assert shared("float x = 2;", "float x = 2.5f;") == ("", []), "an int and a float"
+    assert "float size0) {\nfloat x = size0 * 2.0f;\n}" in text
+    assert shared(printed("x = {};", 2), printed("x = {};", 2.5)) == ("", []), "an int and a float"
 
 
-def test_what_is_no_number_or_has_to_be_a_constant_is_the_same_in_all_that_share() -> None:
-    pairs = (
-        ("float x = 0x1.5p1f;", "float x = 0x1.6p1f;"),
-        ("double x = 1.5;", "double x = 2.5;"),
-        ("uint x = 5u;", "uint x = 6u;"),
-        ("long x = 5000000000;", "long x = 6000000000;"),
-        ("int x = 0x10;", "int x = 0x11;"),
-        ("int4 x;", "int8 x;"),
-        ("int x[4];", "int x[5];"),
-        ("#pragma unroll 2", "#pragma unroll 3"),
-        ("__attribute__((opencl_unroll_hint(2))) for (;;);", "__attribute__((opencl_unroll_hint(3))) for (;;);"),
-        ("switch (tile) { case 1: break; }", "switch (tile) { case 2: break; }"),
-        ('asm("mov.b32 %0, 1;" : "=r"(x));', 'asm("mov.b32 %0, 2;" : "=r"(x));'),
+@pytest.mark.parametrize("size", [1 << 31, -(1 << 31), -(1 << 63)])
+def test_numbers_that_no_int_holds_are_text(size: int) -> None:
+    assert shared(printed("long x = {};", size), printed("long x = {};", size - 1)) == ("", [])
+
+
+def test_what_a_template_computes_of_sizes_is_a_size() -> None:
+    template = environment().from_string(
+        "{% for i in range(2) %}x{{ i }} = {{ (n + 3) // 4 * i }} % {{ [n, 2] | max }};{% endfor %}"
+        "{{ 'y = %s, z = %d;' % (n - 1, n - 1) }} int held[{{ n | constant }}];"
     )
-    assert [shared(*pair) for pair in pairs] == [("", [])] * len(pairs)
+    body = body_of(template.render(n=Number(8)))
+    assert body.numbers == ("0", "8", "2", "8", "7")
+    assert body.text == "x0 = 0 % 8;x1 = 2 % 8;y = 7, z = 7; int held[8];"
 
 
-def test_functions_that_may_divide_for_each_element_know_their_divisors_and_small_numbers() -> None:
-    def in_common(*bodies: str) -> bool:
-        read = [read_body(body, divides_rarely=False) for body in bodies]
-        return share({str(i): (POINTERS, body) for i, body in enumerate(read)}) != ("", {})
-
-    assert in_common("x = 304 + 4 * tile % 19;", "x = 152 + 4 * tile % 19;")
-    assert in_common("x *= 1.5f;", "x *= 12.5f;")
-    for pair in (
-        ("tile / 19", "tile / 38"),
-        ("tile % 19", "tile % 38"),
-        ("tile * 4", "tile * 19"),
-        ("tile + 0", "tile + 76"),
-    ):
-        assert not in_common(*(f"x = {expression};" for expression in pair)), pair
-    assert not in_common("x %= 19;", "x %= 38;")
+def test_sizes_of_parameters_are_sizes_at_any_depth() -> None:
+    slides = window.Window(kernel=(3, 3), stride=(2, 2), dilation=(1, 1), padding=window.Padding(1, 0, 1, 0))
+    template = environment().from_string("{{ w.kernel[0] }} {{ w.stride[0] }} {{ w.padding.top }} {{ w.is_pointwise }}")
+    body = body_of(template.render(w=seen(slides)))
+    assert (body.text, body.numbers) == ("3 2 1 False", ("2", "1"))
 
 
 def layers(net: Net, family: Literal["cpu", "gpu"]) -> Plan:
@@ -125,32 +124,36 @@ def test_gpus_know_every_size() -> None:
     assert "shared_" not in render(layers(Net(seed=1), "gpu")).text
 
 
-def variants_of(*bodies: str, divides_rarely: bool = True) -> list[Variant]:
-    one = Function("", POINTERS, read_body(""), 0, 32, False, "uint", divides_rarely)
-    found = variants([replace(one, name=str(i), body=read_body(body)) for i, body in enumerate(bodies)])
+def variants_of(*bodies: Body, takes_numbers: bool = True) -> list[Variant]:
+    one = Function("", POINTERS, body_of(""), 0, 32, False, "uint", takes_numbers)
+    found = variants([replace(one, name=str(i), body=body) for i, body in enumerate(bodies)])
     return [found[str(i)] for i in range(len(bodies))]
 
 
 def test_variants_of_a_function_differ_in_numbers() -> None:
-    first, second, other = variants_of("x = 3 * 7 + 1.5f;", "x = 3 * 8 + 2.5f;", "x = 3 / 7;")
+    template = "x = {} * {} + {};"
+    first, second, other = variants_of(
+        printed(template, 3, 7, 1.5), printed(template, 3, 8, 2.5), printed("x = {} / {};", 3, 7)
+    )
     assert first.function is second.function and first.function.body.text == "x = 3 * size0 + size1;"
     assert (first.numbers, second.numbers) == (("7", "1.5f"), ("8", "2.5f"))
     assert first.declared == second.declared == ("int size0", "float size1")
     assert other.function.body.text == "x = 3 / 7;" and not other.declared
 
 
-@pytest.mark.parametrize("divides_rarely", [False, True])
-def test_functions_that_may_divide_for_each_element_have_their_own_numbers(divides_rarely: bool) -> None:
-    for body in ("x = tile / {};", "x = tile + {};"):
-        found = variants_of(body.format(5), body.format(6), divides_rarely=divides_rarely)
-        assert (len({each.function.name for each in found}) == 1) == divides_rarely
+@pytest.mark.parametrize("takes_numbers", [False, True])
+def test_functions_that_may_divide_for_each_element_have_their_own_numbers(takes_numbers: bool) -> None:
+    for template in ("x = tile / {};", "x = tile + {};"):
+        found = variants_of(printed(template, 5), printed(template, 6), takes_numbers=takes_numbers)
+        assert (len({each.function.name for each in found}) == 1) == takes_numbers
 
 
 def test_variants_have_the_same_loops() -> None:
-    first, second = variants_of("for (int i = 0; i < 5; ++i) x += 7;", "for (int i = 0; i < 6; ++i) x += 7;")
-    assert first.function is not second.function
-    first, second = variants_of("for (int i = 0; i < 5; ++i)\nx += 7;", "for (int i = 0; i < 5; ++i)\nx += 8;")
-    assert first.function is second.function
+    template = environment().from_string("for (int i = 0; i < {{ n | turns }}; ++i) x += {{ m }};")
+    first, second, other = variants_of(
+        *(body_of(template.render(n=Number(n), m=Number(m))) for n, m in ((5, 7), (5, 8), (6, 7)))
+    )
+    assert first.function is second.function and first.function is not other.function
 
 
 def alike(net: Net) -> None:

@@ -8,7 +8,8 @@ from itertools import product
 from tests.schedules.machine import Accesses, Pointer, State, WrongScheduleError
 from tflgpu.artifact.executable import DeviceBuffer, Executable, Launch
 from tflgpu.codegen.environment import AWAIT_INPUTS
-from tflgpu.codegen.functions import Function, read_body
+from tflgpu.codegen.functions import Function, body_of
+from tflgpu.codegen.printed_numbers import MARK
 from tflgpu.codegen.render import KernelSource
 
 Layers = Sequence[tuple[int, ...]]  # the tiles of each launch, by barrier interval
@@ -31,8 +32,8 @@ def network(
     for interval, tiles in enumerate(layers):
         for groups in tiles:
             name = f"f{len(launches)}"
-            text = f"{AWAIT_INPUTS if awaits else ''} visit({len(launches)}, tile);"
-            functions.append(Function(name, (), read_body(text), 0, size, False, "ulong"))
+            text = f"{f'{MARK}{AWAIT_INPUTS}{MARK}' if awaits else ''} visit({len(launches)}, tile);"
+            functions.append(Function(name, (), body_of(text), 0, size, False, "ulong"))
             launches.append(Launch("", name, groups, size, (), (), macs, 4, interval))
     executable = Executable((DeviceBuffer(64),), tuple(launches), (), ())
     return KernelSource("", tuple(functions), tuple(f.name for f in functions)), executable

@@ -11,7 +11,7 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
-from tflgpu.codegen.functions import Body, Function, read_body
+from tflgpu.codegen.functions import Body, Function, body_of
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.plan import Plan
@@ -70,4 +70,4 @@ def _counting(function: Function, number: int) -> Body:
     body = ACCUMULATION.sub(r"products += 4, \1", function.body.text)
     declared = "".join(f"uint {name} = 0;\n" for name in COUNTERS)
     added = "".join(f"atomic_add(&counts[{len(COUNTERS) * number + i}], {name});\n" for i, name in enumerate(COUNTERS))
-    return read_body(f"{declared}{body}\n{added}")
+    return body_of(f"{declared}{body}\n{added}")

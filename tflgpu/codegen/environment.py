@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from dataclasses import fields
 from functools import cache
 from importlib.resources import files
 from importlib.util import cache_from_source
-from math import isinf, isnan
 from pathlib import Path
 from pickle import UnpicklingError
 from tempfile import NamedTemporaryFile
@@ -19,7 +17,7 @@ import jinja2
 import numpy as np
 from jinja2.bccache import Bucket
 
-from tflgpu.kernels.kernel import Parameters
+from tflgpu.codegen.printed_numbers import MARK, constant, literal, plain, turns, value_of
 
 # A macro in the text of a function: from here on it reads what other kernels write. It is empty, except in a persistent
 # kernel.
@@ -33,34 +31,13 @@ def template_folder() -> Path:
     return installed if installed.is_dir() else package.parent / "templates"
 
 
-def literal(value: Any) -> Any:
-    """Return a value as C, so that no template can forget a suffix.
-
-    Args:
-        value: A float becomes a literal of type float, an integer an expression; anything else stays as it is.
-    """
-    if isinstance(value, float):
-        if isnan(value):
-            return "NAN"
-        if isinf(value):
-            return "INFINITY" if value > 0 else "-INFINITY"
-        return f"{value!r}f"
-    if isinstance(value, int) and value == -(2**63):
-        return "LONG_MIN"  # C has no literal for it
-    return value
-
-
-def _number(literal_or_float: str | float) -> float:
-    return float(literal_or_float.removesuffix("f")) if isinstance(literal_or_float, str) else literal_or_float
-
-
 def steps_in_one(scale: str | float) -> float:
     """Return the steps of a grid in 1.0, a little more than there are, as a device computes it in float.
 
     Args:
         scale: The size of a step, also as a literal of C.
     """
-    return float(np.float32(float.fromhex("0x1.000004p0")) / np.float32(_number(scale)))
+    return float(np.float32(float.fromhex("0x1.000004p0")) / np.float32(value_of(scale)))
 
 
 def large_step(integer: str | float, zero: str | float = 0.0) -> float:
@@ -70,7 +47,7 @@ def large_step(integer: str | float, zero: str | float = 0.0) -> float:
         integer: An integer of the grid, also as a literal of C.
         zero: The zero point, also as a literal of C.
     """
-    return float(3 << 22) + _number(integer) - _number(zero)
+    return float(3 << 22) + value_of(integer) - value_of(zero)
 
 
 def package_template(name: str) -> str | None:
@@ -133,7 +110,12 @@ def environment() -> jinja2.Environment:
         finalize=literal,
         bytecode_cache=Bytecode(),
     )
-    made.globals |= {"AWAIT_INPUTS": AWAIT_INPUTS, "steps_in_one": steps_in_one, "large_step": large_step}
+    made.filters |= {"constant": constant, "turns": turns}
+    made.globals |= {
+        "AWAIT_INPUTS": f"{MARK}{AWAIT_INPUTS}{MARK}",
+        "steps_in_one": steps_in_one,
+        "large_step": large_step,
+    }
     return made
 
 
@@ -144,13 +126,14 @@ def rendered(name: str, /, **context: Any) -> str:
         name: Its path below ``templates/``, without the suffix.
         **context: The names that it sees.
     """
+    return plain(rendered_with_marks(name, **context))
+
+
+def rendered_with_marks(name: str, /, **context: Any) -> str:
+    """Return the text of a template, and in it the marks of :mod:`tflgpu.codegen.printed_numbers`.
+
+    Args:
+        name: Its path below ``templates/``, without the suffix.
+        **context: The names that it sees.
+    """
     return environment().get_template(f"{name}.cl.j2").render(context)
-
-
-def literals(parameters: Parameters) -> dict[str, Any]:
-    """Return the fields of template parameters with their floats, also those in tuples, as C literals."""
-
-    def converted(value: Any) -> Any:
-        return tuple(map(literal, value)) if isinstance(value, tuple) else literal(value)
-
-    return {field.name: converted(getattr(parameters, field.name)) for field in fields(parameters)}

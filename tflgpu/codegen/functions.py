@@ -6,25 +6,12 @@ together, never taken apart.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tflgpu.codegen.environment import AWAIT_INPUTS
+from tflgpu.codegen.printed_numbers import MARK, TURNS
 from tflgpu.target import ElementType
-
-# Text whose numbers have to be constants: directives, strings, indices and sizes of arrays, attributes, labels.
-_CONSTANT = r"#[^\n]*|\"[^\"\n]*\"|\[[^]\n]*\]|__attribute__\s*\(\([^\n]*?\)\)|case [^:\n]*:"
-
-# Numbers without which code may be slower: divisors, and numbers by which compilers know neighbours, powers of two, and
-# zeros.
-_TELLING = r"[/%]=?\s*\d+(?![\w.])|(?<![\w.])(?:\d|1[0-6])(?![\w.])"
-
-# Whole numbers that fit an int, and decimal ones that are floats.
-_VARIABLE = r"(?<![\w.])(?<!e[-+])(?P<number>0|[1-9]\d{0,8}|\d+\.\d+(?:e[-+]?\d+)?f|\d+e[-+]?\d+f)(?![\w.])"
-
-_NUMBER = re.compile(f"{_CONSTANT}|{_VARIABLE}")
-_NUMBER_THAT_TELLS_LITTLE = re.compile(f"{_CONSTANT}|{_TELLING}|{_VARIABLE}")
 
 
 @dataclass(frozen=True)
@@ -56,22 +43,24 @@ class Body:
         return "".join((self.pieces[0], *between))
 
 
-def read_body(text: str, *, divides_rarely: bool = True) -> Body:
+def body_of(rendered: str, *, takes_numbers: bool = True) -> Body:
     """Return the structure of rendered statements.
 
     Args:
-        text: C between the braces of a function.
-        divides_rarely: Whether divisors and small numbers may become variables, too.
+        rendered: C between the braces of a function, with the marks of :mod:`tflgpu.codegen.printed_numbers`.
+        takes_numbers: Whether its numbers may become variables.
     """
-    pieces, numbers, are_turns, end = list[str](), list[str](), list[bool](), 0
-    for match in (_NUMBER if divides_rarely else _NUMBER_THAT_TELLS_LITTLE).finditer(text):
-        if match["number"]:
-            pieces.append(text[end : match.start()])
-            numbers.append(match["number"])
-            line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
-            are_turns.append("for (" in line)
-            end = match.end()
-    return Body((*pieces, text[end:]), tuple(numbers), AWAIT_INPUTS in text, tuple(are_turns))
+    pieces, numbers, are_turns, awaits = [""], list[str](), list[bool](), False
+    for i, piece in enumerate(rendered.split(MARK)):
+        number = piece.removeprefix(TURNS)
+        awaits |= i % 2 == 1 and piece == AWAIT_INPUTS
+        if i % 2 and piece != AWAIT_INPUTS and takes_numbers:
+            numbers.append(number)
+            are_turns.append(number != piece)
+            pieces.append("")
+        else:
+            pieces[-1] += number
+    return Body(tuple(pieces), tuple(numbers), awaits, tuple(are_turns))
 
 
 @dataclass(frozen=True)
@@ -100,7 +89,7 @@ class Function:
 
     pointers: its first parameters. body: what computes a tile. workspace: float4 elements of local memory. local_size:
     work-items of a work-group. fills_vectors: of :class:`tflgpu.kernels.kernel.Kernel`. offset_type: of pointers'
-    offsets, as not every device has arguments of 64 bits. divides_rarely: whether it may take divisors as arguments.
+    offsets, as not every device has arguments of 64 bits. takes_numbers: whether it may take numbers as arguments.
     """
 
     name: str
@@ -110,7 +99,7 @@ class Function:
     local_size: int
     fills_vectors: bool
     offset_type: str
-    divides_rarely: bool = False
+    takes_numbers: bool = False
 
     @property
     def source(self) -> str:

@@ -14,12 +14,12 @@ import hashlib
 import sys
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 
-from tflgpu.codegen.environment import literal, literals, rendered
-from tflgpu.codegen.functions import Function, Pointer, read_body
+from tflgpu.codegen.environment import rendered, rendered_with_marks
+from tflgpu.codegen.functions import Function, Pointer, body_of
+from tflgpu.codegen.printed_numbers import Number, literal, seen, seen_fields
 from tflgpu.codegen.shared_functions import share
 from tflgpu.errors import internal_faults
 from tflgpu.kernels.architecture import prelude_templates
@@ -107,7 +107,7 @@ def _is_shareable(kernel: Kernel, target: Target) -> bool:
     return target.family == "cpu" and kernel.local_size == 1
 
 
-def _divides_rarely(kernel: Kernel) -> bool:
+def _takes_numbers(kernel: Kernel) -> bool:
     """Whether a kernel does not divide for each element: movements get up to three times slower by unknown divisors."""
     return kernel.macs > 0 or kernel.takes_sizes
 
@@ -133,18 +133,27 @@ def _render_body(planned: PlannedKernel, target: Target) -> str:
     """Return what computes one tile."""
     kernel, storage = planned.kernel, planned.destination.storage
     share = storage.share(kernel.shares)
-    body = rendered(
+    body = rendered_with_marks(
         kernel.template,
-        **literals(kernel.parameters),
+        **seen_fields(kernel.parameters),
         local_size=kernel.local_size,
         value_type=kernel.value_type,
         shuffles=target.ptx,
-        dst=_Destination(share, planned.destination.dirty, _is_bounded(planned)),
+        dst=seen(
+            _Destination(
+                share.geometry,
+                share.type,
+                share.linear,
+                share.grid,
+                dirty=planned.destination.dirty,
+                bounded=_is_bounded(planned),
+            )
+        ),
         epilogue=[
             {
                 "index": op.index,
                 "function": op.function,
-                "operands": op.operands,
+                "operands": seen(op.operands),
                 "parameters": list(map(literal, op.parameters)),
                 "type": op.type,
                 "source": op.source,
@@ -154,8 +163,8 @@ def _render_body(planned: PlannedKernel, target: Target) -> str:
         ],
     )
     if kernel.shares > 1:
-        tiles = kernel.tiles // kernel.shares
-        body = f"const int share = tile / {tiles};\ntile %= {tiles};\ndst += share * {share.elements};\n{body}"
+        tiles, elements = Number(kernel.tiles // kernel.shares), Number(share.elements)
+        body = f"const int share = tile / {tiles};\ntile %= {tiles};\ndst += share * {elements};\n{body}"
     return "\n".join(line.rstrip() for line in body.splitlines() if line.strip())
 
 
@@ -166,12 +175,12 @@ def _function(planned: PlannedKernel, target: Target) -> Function:
     function = Function(
         PLACEHOLDER,
         tuple(map(_pointer, planned.arguments)),
-        read_body(_render_body(planned, target), divides_rarely=_divides_rarely(kernel)),
+        body_of(_render_body(planned, target), takes_numbers=_takes_numbers(kernel)),
         kernel.workspace,
         kernel.local_size,
         fills_vectors=kernel.fills_vectors or _is_shareable(kernel, target),
         offset_type="uint" if "int64" in target.missing_types else "ulong",
-        divides_rarely=_divides_rarely(kernel),
+        takes_numbers=_takes_numbers(kernel),
     )
     digest = hashlib.blake2b(function.source.encode(), digest_size=6).hexdigest()
     return replace(function, name=f"{kernel.template.replace('/', '_')}_{digest}")
@@ -186,20 +195,16 @@ def _is_bounded(planned: PlannedKernel) -> bool:
     return max(abs(low - zero), abs(high - zero)) * scale <= HALF_MAX
 
 
-@dataclass(frozen=True)
-class _Destination:
+@dataclass(frozen=True, kw_only=True)
+class _Destination(Storage):
     """The output's storage.
 
     dirty: whether the kernel must set the lanes past the last channel to zero. bounded: whether what it stores is in
     half's range.
     """
 
-    storage: Storage
     dirty: bool
     bounded: bool
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.storage, name)
 
 
 def _pointer(argument: Argument) -> Pointer:

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tflgpu.codegen.functions import Body, Function, Pointer, declarations, read_body
+from tflgpu.codegen.functions import Body, Function, Pointer, declarations
 
 Column = tuple[str, ...]  # the numbers at one place of several functions
 
@@ -81,7 +81,7 @@ def variants(functions: Sequence[Function]) -> dict[str, Variant]:
     for function in functions:
         body, kind = function.body, replace(function, name="", body=Body((), (), function.body.awaits))
         known = tuple(n if n_turns else _type(n) for n, n_turns in zip(body.numbers, body.are_turns, strict=True))
-        key = (kind, body.pieces, known) if function.divides_rarely else function.name
+        key = (kind, body.pieces, known) if function.takes_numbers else function.name
         alike.setdefault(key, []).append(function)
     found: dict[str, Variant] = {}
     for same in alike.values():
@@ -98,4 +98,4 @@ def _type(number: str) -> str:
 
 def _call(shared: str, pointers: Sequence[Pointer], sizes: Sequence[str]) -> Body:
     given = (*(pointer.name for pointer in pointers), "tile", "workspace", *sizes)
-    return read_body(f"{shared}({', '.join(given)});")
+    return Body((f"{shared}({', '.join(given)});",), (), awaits=False)

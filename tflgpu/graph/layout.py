@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,11 @@ from numpy.typing import NDArray
 LANES = 4
 
 Shape = tuple[int, ...]
+
+# An integer of a template's parameters in which kernels of the same text may differ. A dataclass that templates see
+# names the type of such a field so, and codegen then lets functions that differ in sizes only be one. All integers of a
+# tensor's storage are sizes. How a text is unrolled is none, nor how long an array is.
+Size: TypeAlias = int
 
 
 @dataclass(frozen=True)

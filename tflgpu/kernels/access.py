@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tflgpu.graph.ir import extends_to
-from tflgpu.graph.layout import LANES, Geometry, Shape, geometry_of
+from tflgpu.graph.layout import LANES, Geometry, Shape, Size, geometry_of
 from tflgpu.kernels.kernel import Argument, Elements, Grid
 from tflgpu.ops.movement.strided import Factor, Strided
 from tflgpu.target import ElementType
@@ -86,10 +86,10 @@ class AccessView:
     start, digits: the vec4 of the operand, in row-major order, for the one of the output. slices, plane: the operand's.
     """
 
-    start: int
+    start: Size
     digits: tuple[Digit, ...]
-    slices: int
-    plane: int
+    slices: Size
+    plane: Size
 
 
 @dataclass(frozen=True)
@@ -103,15 +103,15 @@ class Access(Elements):
 
     name: str
     type: ElementType
-    channels: int
+    channels: Size
     same: bool
     splat: bool
     linear: bool
-    slice: int
-    row: int
-    pixel: int
+    slice: Size
+    row: Size
+    pixel: Size
     batch: tuple[BatchTerm, ...]
-    slices: int = 0
+    slices: Size = 0
     grid: Grid | None = None
     view: AccessView | None = None
 

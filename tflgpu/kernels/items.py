@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tflgpu.graph.layout import Size
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
@@ -16,7 +17,7 @@ class ItemParameters(Parameters):
     """Parameters of a template that goes through its items. per_tile: items of a work-group, chosen by
     :func:`item_kernel`."""
 
-    per_tile: int = 0
+    per_tile: Size = 0
 
 
 def item_kernel(

@@ -14,7 +14,7 @@ import pytest
 from tests.plan.costs.sized_models import MODELS, sized
 from tests.quick import RUNTIMES
 from tests.support.planning import plan_of
-from tflgpu.codegen.functions import Body, Function, read_body
+from tflgpu.codegen.functions import Body, Function, body_of
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.plan.traffic import traffic
@@ -75,4 +75,4 @@ def work(family: Family, size: int) -> dict[str, int]:
 def counting(function: Function, number: int) -> Body:
     """The statements of a function that also adds the turns of its loops to its place in ``turns_of``."""
     body = WHILE.sub("while (++turns, ", FOR.sub(r"for (\1 ++turns, ", function.body.text))
-    return read_body(f"uint turns = 0;\n{body}\natomic_add(&turns_of[{number}], turns);")
+    return body_of(f"uint turns = 0;\n{body}\natomic_add(&turns_of[{number}], turns);")

@@ -9,11 +9,11 @@ from math import prod
 import numpy as np
 
 from tflgpu.graph.ir import Array, EpilogueOp
-from tflgpu.graph.layout import LANES, Geometry
+from tflgpu.graph.layout import LANES, Geometry, Size
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.block_products import pixels_per_block
-from tflgpu.kernels.cpu.convolution_kernels import FAR_WEIGHTS, lines_ahead
+from tflgpu.kernels.cpu.convolution_kernels import FAR_WEIGHTS, PixelRows, lines_ahead
 from tflgpu.kernels.cpu.costs import BandWork, counted_bytes, product_rates
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
@@ -178,11 +178,11 @@ class BandParameters(Parameters):
     inner_epilogue: Sequence[Mapping[str, object]]
     slices_out: int
     pixels: int
-    rows_per_band: int
-    out_blocks: int
-    slices: int
+    rows_per_band: Size
+    out_blocks: Size
+    slices: Size
     src: Storage
-    turns: int
+    turns: Size
     lines_ahead: int = 0
     groups: None = None
     phases: None = None
@@ -190,17 +190,26 @@ class BandParameters(Parameters):
     factor_type: ElementType = "float"
 
 
+@dataclass(frozen=True)
+class CoreShare:
+    """How many blocks of whole images, and how many bands, a core computes one after the other."""
+
+    whole: Size
+    bands: Size
+
+
 @dataclass(frozen=True, kw_only=True)
 class BandConvolutionDepthwiseParameters(BandParameters, template="cpu/band_convolution_depthwise", stores_once=True):
     """Parameters of ``templates/cpu/band_convolution_depthwise.cl.j2``."""
 
     depthwise: Window
-    image: Mapping[str, object]
+    depthwise_taps: tuple[Size, Size]
+    image: PixelRows
     wide: Storage | None
     columns: int
-    kept_rows: int
-    whole_blocks: int
-    shares: Mapping[str, object]
+    kept_rows: Size
+    whole_blocks: Size
+    shares: CoreShare
 
 
 @CPU.lowering("convolution_depthwise")
@@ -224,8 +233,9 @@ def convolution_depthwise(request: Request) -> Kernel:
         BandConvolutionDepthwiseParameters(
             window=attributes.convolution,
             depthwise=window,
+            depthwise_taps=window.kernel,
             inner_epilogue=inner_epilogue(attributes.epilogue),
-            image={"height": height, "width": width},
+            image=PixelRows(height, width),
             wide=wide,
             slices_out=block // LANES,
             pixels=block_pixels,
@@ -234,7 +244,7 @@ def convolution_depthwise(request: Request) -> Kernel:
             kept_rows=kept_rows(window),
             whole_blocks=band.whole,
             out_blocks=blocks,
-            shares={"whole": band.whole // cores, "bands": bands_of_image // cores},
+            shares=CoreShare(band.whole // cores, bands_of_image // cores),
             slices=src.slices,
             src=src,
             lines_ahead=lines_ahead(attributes.convolution, src, band.vectors, blocks_of_band, blocks),

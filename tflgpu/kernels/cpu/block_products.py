@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.cpu import VECTOR
 from tflgpu.kernels.kernel import Parameters
 from tflgpu.kernels.request import Request
@@ -34,7 +34,7 @@ class BlockProductsParameters(Parameters):
 
     rows: int
     slices_out: int
-    blocks_per_tile: int
+    blocks_per_tile: Size
     factor_type: ElementType
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf, prod
 
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.convolutions import bias_argument, convolution_macs, is_vector_product, packed_weights
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.block_products import (
@@ -48,8 +48,8 @@ FAR_WEIGHTS = 128
 class PixelRows:
     """The rows of pixels of an image, or of what it becomes where all of it is one long row."""
 
-    height: int
-    width: int
+    height: Size
+    width: Size
 
 
 def _reads_slices(request: Request) -> bool:
@@ -78,11 +78,11 @@ class ConvolutionParameters(BlockProductsParameters):
     """Parameters of ``templates/cpu/convolution_blocks.cl.j2``, whatever the atom."""
 
     window: Window
-    slices: int
+    slices: Size
     first_slice: str
     groups: Groups | None
-    out_blocks: int
-    chunks: int
+    out_blocks: Size
+    chunks: Size
     pixel_rows: PixelRows
     phases: Phases | None
     src: Storage
@@ -93,7 +93,7 @@ class ConvolutionParameters(BlockProductsParameters):
 class VectorConvolutionParameters(ConvolutionParameters, template="cpu/convolution", stores_once=True):
     """Parameters of ``templates/cpu/convolution.cl.j2``."""
 
-    turns: int
+    turns: Size
     lines_ahead: int
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from tflgpu.graph.layout import LANES, Geometry, pack
+from tflgpu.graph.layout import LANES, Geometry, Size, pack
 from tflgpu.kernels.candidates import ranked
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.band_kernels import Band, BandCandidate, BandParameters, bands, is_possible, pixels_by_vectors
@@ -52,7 +52,7 @@ class BandDepthwisePointwiseParameters(BandParameters, template="cpu/band_depthw
     widens: bool
     unrolled: bool
     upright: bool
-    bands: int
+    bands: Size
     kept: Storage
     pointwise: Window
 

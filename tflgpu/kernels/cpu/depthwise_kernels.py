@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.architecture import lower_node
 from tflgpu.kernels.convolutions import depthwise_arguments, unrolls
 from tflgpu.kernels.cpu import CPU
@@ -48,8 +48,8 @@ class DepthwiseRowsParameters(Parameters, template="cpu/depthwise_rows", stores_
     widens: bool
     unrolled: bool
     upright: bool
-    chunks: int
-    rows_per_tile: int
+    chunks: Size
+    rows_per_tile: Size
     src: Storage
     weights_type: ElementType
     factor_type: ElementType

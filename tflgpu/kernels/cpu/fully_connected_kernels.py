@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.convolutions import bias_argument, is_vector_product
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.block_products import (
@@ -40,11 +40,11 @@ class FullyConnectedParameters(BlockProductsParameters, template="cpu/fully_conn
     """Parameters of ``templates/cpu/fully_connected.cl.j2``."""
 
     row_blocks: int
-    output_blocks: int
-    output_tiles: int
+    output_blocks: Size
+    output_tiles: Size
     widens: bool
     unpacks: bool
-    images: int
+    images: Size
     src: Storage
     weights_type: ElementType
     scale_block: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.access import Access, reach
 from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.cpu.block_products import (
@@ -35,13 +35,13 @@ class MatmulQuadsParameters(BlockProductsParameters, template="cpu/matmul_quads"
 
     left: Access
     right: Access
-    left_plane: int
-    right_plane: int
-    right_stride: int
+    left_plane: Size
+    right_plane: Size
+    right_stride: Size
     adjoint_right: bool
-    depth: int
+    depth: Size
     column_blocks: int
-    blocks: int
+    blocks: Size
 
 
 @CPU.lowering("matmul", when=_has_rows_side_by_side, reads_grids=True)

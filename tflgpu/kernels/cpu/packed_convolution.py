@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf, prod
 
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.convolutions import bias_argument, convolution_macs, packed_weights
 from tflgpu.kernels.cpu import VECTOR
 from tflgpu.kernels.cpu.block_products import REGISTERS, BlockProductsParameters, blocks_per_tile
@@ -46,13 +46,13 @@ class PackedConvolutionParameters(BlockProductsParameters, template="cpu/convolu
     """Parameters of ``templates/cpu/convolution_packed.cl.j2``."""
 
     window: Window
-    slices: int
+    slices: Size
     first_slice: str
-    out_blocks: int
+    out_blocks: Size
     column_blocks: int
     run_blocks: int
-    part: int
-    images: int
+    part: Size
+    images: Size
     src: Storage
     weights_type: ElementType
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from tflgpu.graph.layout import Size
 from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.request import Request
@@ -30,7 +31,7 @@ class PoolRowsParameters(Parameters, template="cpu/pool_rows", stores_once=True)
 
     function: str
     window: Window
-    rows_per_tile: int
+    rows_per_tile: Size
     src: Storage
 
 

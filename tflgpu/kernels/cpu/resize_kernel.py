@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.request import Request
@@ -33,8 +33,8 @@ class ResizeBlendedParameters(Parameters, template="cpu/resize_blended", stores_
 
     scale: tuple[float, float]
     offset: tuple[float, float]
-    chunks: int
-    rows_per_tile: int
+    chunks: Size
+    rows_per_tile: Size
     src: Storage
 
 

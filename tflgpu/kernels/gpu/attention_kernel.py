@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.portable.costs import KLoopWork
@@ -68,8 +68,8 @@ class AttentionRowsParameters(AttentionParameters, template="rows/attention", st
 
     rows_held: int
     sharers: int
-    rows_per_tile: int
-    chunks: int
+    rows_per_tile: Size
+    chunks: Size
     staged: bool
     key_stride: int
     part_keys: int

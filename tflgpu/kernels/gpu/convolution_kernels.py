@@ -8,7 +8,7 @@ from functools import partial
 from itertools import product
 from math import prod
 
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import bias_argument, convolution_macs, packed_weights
 from tflgpu.kernels.gpu import GPU
@@ -98,13 +98,13 @@ class ConvolutionParameters(ItemProductsParameters, template="gpu/convolution", 
     """Parameters of ``templates/gpu/convolution.cl.j2``."""
 
     window: Window
-    slices: int
+    slices: Size
     shares: int
     by_steps: bool
-    per_split: int
+    per_split: Size
     first_slice: str
     groups: Groups | None
-    out_blocks: int
+    out_blocks: Size
     phases: Phases | None
     rolled: bool
     src: Storage

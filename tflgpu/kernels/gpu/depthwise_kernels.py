@@ -8,7 +8,7 @@ from functools import partial
 from itertools import product
 from math import prod
 
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import depthwise_arguments, has_unrolled_taps
 from tflgpu.kernels.gpu import GPU
@@ -68,7 +68,7 @@ class DepthwiseColumnsParameters(Parameters, template="gpu/depthwise_columns", s
     window: Window
     pixels: int
     rows: Sequence[tuple[int, Sequence[tuple[int, int]]]]
-    per_tile: int
+    per_tile: Size
     src: Storage
     weights_type: ElementType
     factor_type: ElementType

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import count, product
 from math import lcm, prod
 
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.candidates import Candidate, Tile, TileConfig, ranked
 from tflgpu.kernels.convolutions import depthwise_arguments
 from tflgpu.kernels.demand import Demand, Phase
@@ -136,12 +136,12 @@ class DepthwiseWindowParameters(Parameters, template="gpu/depthwise_window", sto
     outputs: int
     axis: int
     outputs_apart: int
-    places: int
+    places: Size
     taps: TapSteps
     split_k: int
     shares: int
-    per_split: int
-    per_tile: int
+    per_split: Size
+    per_tile: Size
     src: Storage
     weights_type: ElementType
     factor_type: ElementType

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tflgpu.graph.ir import EpilogueOp
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.gpu import GPU
@@ -113,7 +113,7 @@ class ExciteParameters(Parameters, template="gpu/excite", stores_once=True):
     gate_sharers: int
     slices_at_once: int
     chunks: int
-    per_tile: int
+    per_tile: Size
 
 
 @GPU.lowering("excite")

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from tflgpu.graph.layout import LANES, pack
+from tflgpu.graph.layout import LANES, Size, pack
 from tflgpu.kernels.convolutions import unrolls
 from tflgpu.kernels.cpu.depthwise_kernels import MOST_TAPS
 from tflgpu.kernels.integers import INTEGERS
@@ -30,8 +30,8 @@ class IntegerDepthwiseParameters(Parameters, template="integers/integer_depthwis
     window: Window
     unrolled: bool
     upright: bool
-    chunks: int
-    rows_per_tile: int
+    chunks: Size
+    rows_per_tile: Size
     ring: int
     columns: int
     adds_bias: bool

@@ -15,7 +15,7 @@ from math import ceil, prod
 import numpy as np
 
 from tflgpu.graph.ir import Array, Node
-from tflgpu.graph.layout import LANES, Geometry
+from tflgpu.graph.layout import LANES, Geometry, Size
 from tflgpu.kernels.convolutions import convolution_macs
 from tflgpu.kernels.cpu.block_products import blocks_per_tile
 from tflgpu.kernels.integers import INTEGERS
@@ -71,10 +71,10 @@ class IntegerProductsParameters(Parameters):
     run: int
     runs: int
     column_blocks: int
-    out_blocks: int
+    out_blocks: Size
     steps: int
-    part: int
-    blocks_per_tile: int
+    part: Size
+    blocks_per_tile: Size
     element: ElementType
     packed_vec4s: int
     sums_vec4s: int
@@ -91,14 +91,14 @@ class IntegerWindowParameters(IntegerProductsParameters):
     window: Window
     first_slice: str
     zero: int
-    images: int
+    images: Size
 
 
 @dataclass(frozen=True, kw_only=True)
 class IntegerConvolutionParameters(IntegerWindowParameters, template="integers/integer_convolution", stores_once=True):
     """Parameters of ``templates/integers/integer_convolution.cl.j2``."""
 
-    slices: int
+    slices: Size
     in_place: bool
 
 

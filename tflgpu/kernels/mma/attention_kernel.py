@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.kernel import Kernel
@@ -188,7 +188,7 @@ class AttentionTileParameters(AttentionParameters, template="mma/attention_tiles
     row_blocks: int
     key_blocks: int
     stages: int
-    chunks: int
+    chunks: Size
     wide_keys: bool
     wide_values: bool
 

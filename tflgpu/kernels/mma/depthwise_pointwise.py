@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from tflgpu.graph.layout import LANES, pack
+from tflgpu.graph.layout import LANES, Size, pack
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.fused_convolutions import DepthwisePointwise
 from tflgpu.kernels.fusing import inner_epilogue
@@ -134,11 +134,11 @@ class DepthwisePointwiseParameters(Parameters, template="mma/depthwise_pointwise
     split_k: int
     sum_vec4s: int
     slices_at_once: int
-    slices: int
+    slices: Size
     columns: int
     prefetch_depth: int
-    input_blocks: int
-    column_tiles: int
+    input_blocks: Size
+    column_tiles: Size
     src: Storage
 
 

@@ -8,7 +8,7 @@ from itertools import product
 from math import prod
 
 from tflgpu.graph.ir import EpilogueOp
-from tflgpu.graph.layout import LANES, pack
+from tflgpu.graph.layout import LANES, Size, pack
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.gpu.hidden_sums import SummingParameters, hidden_sums_beside, with_hidden_sums, with_room_for_sums
@@ -127,8 +127,8 @@ class PointwiseDepthwiseParameters(SummingParameters, template="mma/pointwise_de
     split_k: int
     result_at: int
     prefetch_depth: int
-    input_blocks: int
-    column_tiles: int
+    input_blocks: Size
+    column_tiles: Size
     sharers: int
     src: Storage
 

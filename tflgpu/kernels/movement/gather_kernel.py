@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.access import Coordinate, coordinates
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.items import ItemParameters, item_kernel
@@ -78,7 +78,7 @@ class GatherParameters(ItemParameters, template="movement/gather", stores_once=T
     whole_vec4s: bool
     source: Argument
     packed: PackedRows | None = None
-    plane: int
+    plane: Size
     dirty: bool = True
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.access import Digit, digits_of, keeps_units, keeps_vec4s
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.items import ItemParameters
@@ -21,7 +21,7 @@ class StridedParameters(ItemParameters, template="movement/strided", stores_once
     """Parameters of ``templates/movement/strided.cl.j2``."""
 
     unit: str
-    start: int
+    start: Size
     digits: Sequence[Digit]
     src: Storage
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tflgpu.graph.layout import Size
 from tflgpu.kernels.kernel import Parameters
 
 
@@ -14,4 +15,4 @@ class ItemProductsParameters(Parameters):
     rows: int
     slices_out: int
     split_k: int
-    per_tile: int
+    per_tile: Size

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import product
 
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.access import Access
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import bias_argument
@@ -131,8 +131,8 @@ class ProductParameters(Parameters):
 
     left_side: Side
     right_side: Side
-    row_count: int
-    depth: int
+    row_count: Size
+    depth: Size
     rows_are_images: bool
     has_bias: bool
     left: Argument
@@ -149,8 +149,8 @@ class MatrixProductParameters(
     slices_per_split: int
     neighbours: int
     others: int
-    blocks: int
-    items: int
+    blocks: Size
+    items: Size
 
 
 def matrix_product(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.access import Access, access
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.candidates import Candidate, Tile, TileConfig
@@ -103,7 +103,7 @@ class SharedParameters(Parameters):
 
     src: Storage
     sharers: int = 1
-    per_tile: int = 0
+    per_tile: Size = 0
 
 
 def shared_kernel(

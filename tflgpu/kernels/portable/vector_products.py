@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import bias_argument
 from tflgpu.kernels.kernel import Argument, Kernel
@@ -69,8 +69,8 @@ class VectorProductParameters(ProductParameters, template="portable/vector_produ
     rows: int
     sharers: int
     slices_out: int
-    slice_blocks: int
-    row_blocks: int
+    slice_blocks: Size
+    row_blocks: Size
     shares: int
     subgroups: bool
     scale_block: int

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from tflgpu.graph.layout import Shape
+from tflgpu.graph.layout import Shape, Size
 from tflgpu.ops.declaration import Site
 from tflgpu.ops.limits import BLOCK_MARGIN, GREATEST_INT
 
@@ -26,10 +26,10 @@ def span(kernel: int, dilation: int) -> int:
 class Padding(NamedTuple):
     """Pixels of zeros around an image."""
 
-    top: int
-    bottom: int
-    left: int
-    right: int
+    top: Size
+    bottom: Size
+    left: Size
+    right: Size
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Window:
     """Output pixel (y, x) sees input pixels (y * stride - top + ky * dilation, x * stride - left + kx * dilation)."""
 
     kernel: tuple[int, int]
-    stride: tuple[int, int]
-    dilation: tuple[int, int]
+    stride: tuple[Size, Size]
+    dilation: tuple[Size, Size]
     padding: Padding
 
     def output(self, height: int, width: int) -> tuple[int, int]:

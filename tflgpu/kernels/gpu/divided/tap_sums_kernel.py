@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.gpu import GPU
@@ -85,8 +85,8 @@ class TapSumsParameters(Parameters, template="gpu/tap_sums", stores_once=True):
     window: Window
     phases: Phases | None
     split_k: int
-    items: int
-    per_tile: int
+    items: Size
+    per_tile: Size
     products: Storage
     scale: float
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from tflgpu.graph.layout import Size
 from tflgpu.kernels.candidates import Candidate, ranked
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.mma import MMA
@@ -62,10 +63,10 @@ class ActivationsParameters(RegistersParameters, template="mma/gemm/activations"
 
     left_side: Side
     right_side: Side
-    matrix_rows: int
-    depth: int
+    matrix_rows: Size
+    depth: Size
     rows_are_images: bool
-    row_tiles: int
+    row_tiles: Size
 
 
 @MMA.lowering("matmul", when=_is_faster)

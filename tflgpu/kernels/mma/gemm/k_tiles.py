@@ -13,7 +13,7 @@ from itertools import product
 from math import prod
 
 from tflgpu.graph.ir import Array
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.candidates import Candidate, Tile, TileConfig, ranked
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma.costs import MultistageWork
@@ -179,7 +179,7 @@ class GroupTileParameters(LocalMemoryParameters):
     row_blocks: int
     window: Window
     stages: int
-    input_blocks: int
+    input_blocks: Size
 
 
 def group_tile_kernel(

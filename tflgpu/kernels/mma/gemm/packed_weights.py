@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 
 from tflgpu.graph.ir import Array
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma.costs import GemmWork
@@ -151,7 +151,7 @@ class PackedWeightsParameters(RegistersParameters):
 class DirectParameters(PackedWeightsParameters, template="mma/gemm/direct", stores_once=True):
     """Parameters of ``templates/mma/gemm/direct.cl.j2``."""
 
-    input_blocks: int
+    input_blocks: Size
     excitation: Excitation | None = None
     functions: Sequence[Mapping[str, object]] = ()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tflgpu.graph.layout import Size
 from tflgpu.kernels.kernel import Parameters, Storage
 from tflgpu.kernels.mma.operands import Operands
 
@@ -16,10 +17,10 @@ class RegistersParameters(Parameters):
     row_blocks: int
     column_blocks: int
     split_k: int
-    k_steps_per_split: int
+    k_steps_per_split: Size
     prefetch_depth: int
     double_buffered: bool
-    column_tiles: int
+    column_tiles: Size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,5 +28,5 @@ class LocalMemoryParameters(Parameters):
     """Parameters of ``templates/mma/gemm/local_memory.cl.j2``."""
 
     column_blocks: int
-    column_tiles: int
+    column_tiles: Size
     src: Storage
