@@ -45,8 +45,7 @@ def make_report(
     )
     if not plans:
         return report
-    from tflgpu.report.integers import integer_report
-    from tflgpu.report.kept_in_float import kept_in_float
+    from tflgpu.report.types_of_plans import integer_report, kept_in_float
 
     return replace(
         report,
