@@ -8,8 +8,7 @@ brought to where the next run needs it. What only LiteRT can keep is in one inte
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +21,7 @@ if TYPE_CHECKING:  # few models need it
 
 
 class VariableValues:
-    """The values of variables by key, zeros at first. Not thread-safe: see :meth:`ModelVariables.turn`.
+    """The values of variables by key, zeros at first. Not thread-safe: see :class:`ModelVariables`.
 
     Attributes:
         in_place_for: Mark of the instance whose executors have the memory of all values that they need: whoever asks
@@ -80,6 +79,8 @@ class VariableValues:
 class ModelVariables:
     """The values of a model's variables, for runs of its signatures by any thread.
 
+    A run opens them by ``with variables.lock, variables as values``.
+
     A signal handler that interrupts a run cannot wait for it, and the values may be those of half a run: what it runs
     has values of its own.
     """
@@ -90,19 +91,19 @@ class ModelVariables:
         self._values: dict[int, VariableValues] = {}  # by depth
         self._late_resets: set[int] = set()  # depths of runs after which the values are to be reset
 
-    @contextmanager
-    def turn(self) -> Iterator[VariableValues]:
-        """Open the values, for one run."""
-        with self.lock:
-            depth = self._depth
-            self._depth = depth + 1
-            try:
-                yield self._values.setdefault(depth, VariableValues())
-            finally:
-                self._depth = depth
-                if depth in self._late_resets:
-                    self._late_resets.discard(depth)
-                    self._values[depth].reset()
+    def __enter__(self) -> VariableValues:
+        """Open the values, for one run. The thread has the lock."""
+        depth, self._depth = self._depth, self._depth + 1
+        values = self._values.get(depth)
+        if values is None:
+            values = self._values[depth] = VariableValues()
+        return values
+
+    def __exit__(self, *_: object) -> None:
+        depth = self._depth = self._depth - 1
+        if depth in self._late_resets:
+            self._late_resets.discard(depth)
+            self._values[depth].reset()
 
     def reset(self) -> None:
         """Forget all values; those of runs that this thread is in the middle of when these are over."""

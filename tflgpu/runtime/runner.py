@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from math import prod
 from threading import get_ident
@@ -155,7 +155,7 @@ class Runner:
                     else:
                         targets = self._targets(instance, values, inputs, outputs) if known is None else known.targets
                     if instance.holds:
-                        with self._variables.turn() as variables:
+                        with self._variables.lock, self._variables as variables:
                             instance.hold(states, variables)
                             arrays = instance.run(values, targets.places)
                     else:
@@ -181,7 +181,7 @@ class Runner:
                 instance = self._instance(values, depth)
                 targets = self._targets(instance, values, inputs, outputs) if known is None else known.targets
                 if instance.holds:
-                    with self._variables.turn() as variables:
+                    with self._variables.lock, self._variables as variables:
                         instance.hold(states, variables)
                         flight = instance.enqueue(values, targets.places)
                 else:
@@ -224,8 +224,8 @@ class Runner:
             values = self._inputs.values(inputs)
             with self._turn() as depth:
                 instance = self._instance(values, depth)
-                with self._variables.turn() if instance.holds else nullcontext() as variables:
-                    if variables is not None:
+                with self._variables.lock, self._variables as variables:
+                    if instance.holds:
                         instance.hold(None, variables)
                     return instance.profile(values, runs)
 
