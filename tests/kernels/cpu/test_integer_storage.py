@@ -14,12 +14,15 @@ from tests.support import litert
 from tests.support.planning import plan_of
 from tests.support.targets import CPU
 from tflgpu.measure.trace import trace
+from tflgpu.options import IntegerProducts
 from tflgpu.passes.device.device_passes import ORDER, DevicePass
 from tflgpu.passes.device.grids import store_on_grids
 
 
-def answer(model: bytes, inputs: list[NDArray[Any]], device: str) -> NDArray[Any]:
-    with tflgpu.compile(model, tflgpu.Options(device=device, precision="fp32", cache="off")) as compiled:
+def answer(model: bytes, inputs: list[NDArray[Any]], device: str, products: IntegerProducts = "auto") -> NDArray[Any]:
+    execution = tflgpu.Execution(integer_products=products)
+    options = tflgpu.Options(device=device, precision="fp32", cache="off", execution=execution)
+    with tflgpu.compile(model, options) as compiled:
         (result,) = compiled.run(inputs).values()
         return result
 
@@ -35,15 +38,18 @@ SOME = ("dilated depthwise", "convolution and depthwise", "concatenation of odd 
 
 
 @pytest.mark.quick(when=lambda name: name in SOME)
+@pytest.mark.parametrize("products", ["auto", "off"])  # by the CPU's integer unit, if it has one, or of floats
 @pytest.mark.parametrize("name", NETWORKS)
-def test_integers_in_memory_change_no_answer(name: str, device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_integers_in_memory_change_no_answer(
+    name: str, products: IntegerProducts, device_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seed = list(NETWORKS).index(name)
     model, inputs = network(name, seed, "int8" if seed % 3 else "uint8")
-    found = answer(model, inputs, device_name)
+    found = answer(model, inputs, device_name, products)
     (wanted,) = litert.run(model, *inputs).values()
     assert np.abs(found.astype(int) - wanted).mean() < 1, "LiteRT rounds some numbers to neighbours"
     in_floats(monkeypatch)
-    same = answer(model, inputs, device_name)
+    same = answer(model, inputs, device_name, products)
     np.testing.assert_array_equal(found, same)
 
 

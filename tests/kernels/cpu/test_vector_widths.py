@@ -9,6 +9,8 @@ from tests.ops.case import Net
 from tests.quick import RUNTIMES
 from tests.support import template_cases
 from tests.support.limited_devices import Simulation, limited
+from tests.support.planning import plan_of
+from tests.support.row_cases import Heads, attention, computed
 
 
 @pytest.mark.quick(when=lambda width, platform: width == 8 and platform == RUNTIMES[0])
@@ -28,3 +30,19 @@ def test_convolutions_fill_the_registers_there_are(width: int, platform: str) ->
         case.check(model.run(case.inputs).values())
     with limited(platform, Simulation({"vector_width": 16})):
         assert tflgpu.compile(case.model, options).source != model.source
+
+
+@pytest.mark.parametrize("platform", RUNTIMES)
+@pytest.mark.parametrize(("width", "rows"), [(8, 4), (16, 8)])
+def test_attention_fills_the_registers_there_are(width: int, rows: int, platform: str) -> None:
+    """Eight rows are two blocks where registers hold no sums of eight."""
+    net, heads = Net(seed=1), Heads((2,), 8, 70, 32, 32, ())
+    net.output(attention(net, heads, *(computed(net, shape) for shape in heads.shapes)))
+    case, options = net.case(), tflgpu.Options(execution=tflgpu.Execution(kernels="cpu"), precision="fp32", cache="off")
+    with limited(platform, Simulation({"vector_width": width})) as device:
+        model = tflgpu.compile(case.model, options)
+        case.check(model.run(case.inputs).values())
+        (kernel,) = (
+            k.kernel for k in plan_of(case.model, device.target(options)).kernels if "attention" in k.node.kind
+        )
+    assert vars(kernel.parameters)["rows"] == rows

@@ -55,7 +55,7 @@ def test_counters_may_overflow(executors: Executors) -> None:
 def test_a_profile_that_was_cut_short_leaves_no_trace(executors: Executors) -> None:
     claiming = executors.claiming
     whole = claiming.profile([X], 2)
-    assert len(whole) == len(claiming.executable.launches) and all(end > begin for begin, end in whole)
+    assert len(whole) == len(claiming.executable.launches) and all(time.end > time.begin for time in whole)
     queue, _, kernels = claiming._profiled
     for kernel in kernels[:3]:
         cl.enqueue_nd_range_kernel(queue, kernel, (claiming._kernel.groups,), (1,))
