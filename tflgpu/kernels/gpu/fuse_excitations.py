@@ -61,7 +61,9 @@ def _excitation(graph: Draft, storage: Mapping[TensorId, Storage], product: Node
     hidden_epilogue = epilogue_without_inputs(graph, hidden, reads_padding=False)
     gate_epilogue = epilogue_without_inputs(graph, gates)
     inputs = image, gate, gates.inputs[0], hidden.inputs[0]
-    if any(graph[t].precise or graph[t].is_constant for t in inputs) or storage[image].linear:
+    if any(graph[t].is_constant for t in inputs) or storage[image].linear:
+        return None
+    if any(graph[t].precise for t in inputs) and any(storage[t].type == "half" for t in inputs):
         return None
     if hidden_epilogue is None or gate_epilogue is None:
         return None
