@@ -36,7 +36,7 @@ def fuse_excitations(graph: Graph, storage: Mapping[TensorId, Storage], target: 
     """One node for each squeeze-and-excitation that runs faster so."""
 
     def fuse(match: Match) -> Built:
-        e = _excitation(match.graph, storage, match.node)
+        e = _excitation(match.graph, storage, match.node, target)
         if e is None or not _is_faster(match.graph, storage, e, target):
             return None
         constants = [t for layer in (e.hidden, e.gates) for t in weights_and_bias(match.graph, layer, match.graph.new)]
@@ -45,7 +45,7 @@ def fuse_excitations(graph: Graph, storage: Mapping[TensorId, Storage], target: 
     return rewrite(graph, [Rule("fuse_excitations", op("map"), fuse)]).graph
 
 
-def _excitation(graph: Draft, storage: Mapping[TensorId, Storage], product: Node) -> Excitation | None:
+def _excitation(graph: Draft, storage: Mapping[TensorId, Storage], product: Node, target: Target) -> Excitation | None:
     """Return what ``product`` belongs to, if it is the product of a squeeze-and-excitation."""
     gate_input = _gate_input(product)
     if gate_input is None:
@@ -63,7 +63,7 @@ def _excitation(graph: Draft, storage: Mapping[TensorId, Storage], product: Node
     inputs = image, gate, gates.inputs[0], hidden.inputs[0]
     if any(graph[t].is_constant for t in inputs) or storage[image].linear:
         return None
-    if any(graph[t].precise for t in inputs) and any(storage[t].type == "half" for t in inputs):
+    if target.storage == "half" and any(graph[t].precise for t in inputs):
         return None
     if hidden_epilogue is None or gate_epilogue is None:
         return None
