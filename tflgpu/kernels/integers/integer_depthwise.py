@@ -32,8 +32,8 @@ class IntegerDepthwiseParameters(Parameters, template="integers/integer_depthwis
     upright: bool
     chunks: Size
     rows_per_tile: Size
-    ring: int
-    columns: int
+    ring: Size
+    columns: Size
     adds_bias: bool
     src: Storage
 

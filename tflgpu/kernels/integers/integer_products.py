@@ -68,16 +68,16 @@ class IntegerProductsParameters(Parameters):
     rows: int
     registers: int
     columns: int
-    run: int
-    runs: int
-    column_blocks: int
+    run: Size
+    runs: Size
+    column_blocks: Size
     out_blocks: Size
-    steps: int
+    steps: Size
     part: Size
     blocks_per_tile: Size
     element: ElementType
-    packed_vec4s: int
-    sums_vec4s: int
+    packed_vec4s: Size
+    sums_vec4s: Size
     dynamic: bool
     offset: int
     adds_bias: bool
