@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
-from weakref import proxy, ref
+from weakref import WeakMethod, proxy, ref
 
 from numpy.typing import ArrayLike, NDArray
 
@@ -117,14 +117,10 @@ class CompiledModel:
         shared = () if family is None else tuple(shared for shared, _ in family.constants)
         self._opener = Opener(model, options, clock, given if queue is None else session_on(queue), shared)
         self.device = self._opener.device
-        is_early, instance = False, None
-        if options.execution.start == "now" and (instance := self._opener.known(options, clock)) is None:
-            from tflgpu.opening.early_start import open_early  # a warm start does without
-
-            instance = open_early(self._opener, options, clock)
-            is_early = instance is not None
-        if instance is None:
-            instance = self._opener.open(options, clock)
+        starts_now = options.execution.start == "now"
+        known = self._opener.known(options, clock) if starts_now else None
+        early = self._open_early(clock) if starts_now and known is None else None
+        instance = known or early or self._opener.open(options, clock)
         self.seconds: Mapping[str, float] = clock.laps
         self._artifact: Artifact = instance.artifact
         self._constants = tuple(instance.constants())
@@ -136,7 +132,7 @@ class CompiledModel:
         self._family_beside = None if family is None else ref(family)
         self._own_family = self._new_family() if family is None else None
         self._compilation: Compilation | None = None
-        if is_early:
+        if early is not None:
             self._compile_later()
             return
         if any(isinstance(partition, CpuPartition) for partition in self._artifact.partitions):
@@ -210,7 +206,7 @@ class CompiledModel:
 
     @property
     def is_ready(self) -> bool:
-        """Whether compiled kernels run the model; with ``Execution(start="now")`` LiteRT does at first."""
+        """True once compiled kernels run the model; with ``Execution(start="now")`` LiteRT runs it until then."""
         return self._compilation is None or self._compilation.has_succeeded
 
     def wait_ready(self, timeout: float | None = None) -> bool:
@@ -471,17 +467,17 @@ class CompiledModel:
             self._constants = ()
         self._runner.close()
 
+    def _open_early(self, clock: Stopwatch) -> Instance | None:
+        """Return an instance that LiteRT runs; None if the model has to start compiled."""
+        from tflgpu.opening.early_start import open_early  # other starts do without
+
+        return open_early(self._opener, self.options, clock)
+
     def _compile_later(self) -> None:
-        """Let a thread compile the model."""
+        """Let a thread compile the model, which does not keep this object alive."""
         from tflgpu.opening.early_start import Compilation
 
-        weak = ref(self)  # a model that nobody has is not waited for
-
-        def take(instance: Instance, clock: Stopwatch) -> None:
-            if (model := weak()) is not None:
-                model._take(instance, clock)
-
-        self._compilation = Compilation(self._opener, self._model, self.options, take)
+        self._compilation = Compilation(self._opener, self._model, self.options, WeakMethod(self._take))
 
     def _take(self, instance: Instance, clock: Stopwatch) -> None:
         """Run a compiled instance from the next call on."""

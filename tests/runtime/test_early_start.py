@@ -12,6 +12,7 @@ import pytest
 import tflgpu
 from tests.frontend.stateful_models import assign, read
 from tests.support.models import Builder
+from tflgpu.opening import Opener
 from tflgpu.options import CacheFiles, Execution, Options
 
 pytest.importorskip("ai_edge_litert.interpreter")
@@ -89,9 +90,7 @@ def test_a_model_with_variable_tensors_starts_compiled(device_name: str) -> None
 
 def test_a_model_of_the_cache_starts_compiled(device_name: str, tmp_path: Path) -> None:
     options = now(device_name, cache="readwrite", cache_files=CacheFiles(path=tmp_path))
-    first = tflgpu.compile(DIGITS, options)
-    assert not first.is_ready or first.wait_ready()
-    first.wait_ready()
+    assert tflgpu.compile(DIGITS, options).wait_ready()
     assert tflgpu.compile(DIGITS, options).is_ready
 
 
@@ -106,6 +105,19 @@ def test_litert_goes_on_where_compiling_fails(device_name: str) -> None:
             model.wait_ready()
         assert not model.is_ready
         np.testing.assert_array_equal(next(iter(model.run(ONES).values())), first)
+
+
+def test_what_a_compilation_does_not_expect_comes_from_waiting_too(
+    device_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise KeyError("unexpected")
+
+    monkeypatch.setattr(Opener, "open", fail)
+    model = tflgpu.compile(DIGITS, now(device_name))
+    with pytest.raises(KeyError, match="unexpected"):
+        model.wait_ready()
+    assert not model.is_ready
 
 
 def test_a_model_can_be_closed_while_it_is_compiled(device_name: str) -> None:

@@ -6,10 +6,11 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from weakref import WeakMethod
 
 from tflgpu.artifact.artifact import Artifact
 from tflgpu.artifact.cache import content_hash
-from tflgpu.errors import TflgpuError, UnsupportedError
+from tflgpu.errors import UnsupportedError
 from tflgpu.fallback.guarded_process import GuardedProcess
 from tflgpu.fallback.shape_inference import litert_shapes
 from tflgpu.fallback.submodel import cpu_partition
@@ -80,13 +81,14 @@ def _artifact(opener: Opener, options: Options) -> Artifact | None:
 
 
 class Compilation:
-    """Compiles a model in a thread, and hands it over.
-
-    The thread does not keep alive who waits for the model.
-    """
+    """Compiles a model in a thread, and hands it over."""
 
     def __init__(
-        self, opener: Opener, model: ModelContent, options: Options, hand_over: Callable[[Instance, Stopwatch], None]
+        self,
+        opener: Opener,
+        model: ModelContent,
+        options: Options,
+        hand_over: WeakMethod[Callable[[Instance, Stopwatch], None]],
     ) -> None:
         """Start the thread.
 
@@ -94,16 +96,16 @@ class Compilation:
             opener: Of the model and the device.
             model: The file.
             options: The caller's choices.
-            hand_over: Takes the instance, with the times of its stages.
+            hand_over: Takes the instance, with the times of its stages, if its object still lives.
         """
         self._opener, self._model, self._options, self._hand_over = opener, model, options, hand_over
         self._is_over = threading.Event()
-        self._error: TflgpuError | OSError | MemoryError | ValueError | None = None
+        self._error: Exception | None = None
         threading.Thread(target=self._compile, name="tflgpu-compilation", daemon=True).start()
 
     @property
     def has_succeeded(self) -> bool:
-        """Whether the model was handed over."""
+        """True once the model was handed over."""
         return self._is_over.is_set() and self._error is None
 
     def wait(self, timeout: float | None) -> bool:
@@ -127,8 +129,10 @@ class Compilation:
         clock = Stopwatch()
         try:
             with self._model.naming_file(), Using():  # the end of Python waits for what is inside
-                self._hand_over(self._opener.open(self._options, clock), clock)
-        except (TflgpuError, OSError, MemoryError, ValueError) as error:
+                instance = self._opener.open(self._options, clock)
+                if (hand_over := self._hand_over()) is not None:
+                    hand_over(instance, clock)
+        except Exception as error:  # whatever it is: :meth:`wait` raises it to whom it concerns
             LOGGER.warning("LiteRT goes on running the model, which cannot be compiled: %s", error)
             self._error = error
         finally:
