@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
+from itertools import cycle, islice, product
 from pathlib import Path
 from statistics import geometric_mean
 from tempfile import TemporaryDirectory
@@ -96,8 +96,8 @@ def rows(versions: Versions, models: Sequence[Path], rounds: int, jobs: int) -> 
             continue
         turns = [
             {version: versions.measured(version, model, SECONDS) for version in order}
-            for order in (("before", "now"), ("now", "before")) * ((rounds + 1) // 2)
-        ][:rounds]
+            for order in islice(cycle((("before", "now"), ("now", "before"))), rounds)
+        ]
         for name in ("run", "start"):
             times[name] = {version: min(turn[version][name] for turn in turns) for version in ("before", "now")}
         row: dict[str, object] = {"model": model.stem}
