@@ -31,7 +31,7 @@ BEFORE_CONSTANTS = re.compile(
 
 
 def is_in_head(line: str) -> bool:
-    """Whether the head of a loop is open at the end of a line's text."""
+    """Tell whether a line's text ends within the head of a loop."""
     _, loop, head = line.rpartition("for ")
     depths = accumulate((c == "(") - (c == ")") for c in head)
     return bool(loop) and all(depth > 0 for depth in depths)

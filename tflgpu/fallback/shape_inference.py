@@ -75,7 +75,7 @@ class _ShapeInference:
             if known is not None and not part.has_data(tensor := part.tensor(index)):
                 tensor.shape, tensor.shapeSignature = list(known.shape), None
                 if known.data is not None and known.data.dtype.kind in "iub":
-                    part.variables.fill(tensor, np.frombuffer(known.data.tobytes(), np.uint8))
+                    part.writer.fill(tensor, np.frombuffer(known.data.tobytes(), np.uint8))
         for index in operator.outputs:  # what has no elements is then what LiteRT computed, not what the file has
             tensor = part.tensor(index)
             tensor.shape = None if tensor.shape is None else [max(1, int(size)) for size in tensor.shape]

@@ -82,7 +82,7 @@ def extract_submodel(data: bytes, frontend: Frontend, partition: Partition) -> S
 
 
 def _is_whole(frontend: Frontend, partition: Partition) -> bool:
-    """Whether a partition is the main subgraph as the file has it, so that the file need not be taken apart."""
+    """Tell whether a partition is the main subgraph as the file has it, so that the file need not be taken apart."""
     main, first = frontend.subgraph, frontend.model.subgraphs[0]
     sides = (partition.inputs, partition.outputs) == (main.inputs, main.outputs)
     is_plain = not main.variables and not main.first_values and not any(o.variables for o in main.operators)
@@ -116,7 +116,7 @@ class Extract:
 
     model: a ``ModelT``, whose main subgraph has the operators. Its tables may be changed, the arrays in its buffers may
     not.
-    tensors: the numbers that the subgraph's tensors have in it.
+    tensors: the numbers that the subgraph's tensors have in it. writer: of more tensors, and of operators on variables.
 
     Subgraphs that operators call may use variables, whose values are inputs and outputs of these operators here: the
     model assigns them before the operator, and reads them after it.
@@ -157,8 +157,8 @@ class Extract:
         self.model.buffers = [schema.BufferT()]
         main = schema.SubGraphT()
         main.name, main.operators = own.name, []
-        self.variables = VariableOperators(self.model, main)
-        value = self.variables.value
+        self.writer = VariableOperators(self.model, main)
+        value = self.writer.value
         main.tensors = [
             self._tensor(own.tensors[t], self.tensors) if t < len(own.tensors) else value(subgraph.tensors[t])
             for t in self.tensors
@@ -166,14 +166,14 @@ class Extract:
         ]
         for place, call in zip(operators, calls, strict=True):
             operator = subgraph.operators[place]
-            main.operators += [self.variables.handle(key, self.tensors[t]) for t, key in operator.handles]
+            main.operators += [self.writer.handle(key, self.tensors[t]) for t, key in operator.handles]
             for use in operator.variables:
                 if use.before is not None:
-                    main.operators += self.variables.assignment(use.key, self.tensors[use.before])
+                    main.operators += self.writer.assignment(use.key, self.tensors[use.before])
             main.operators.append(self._operator(call, self.tensors))
             for use in operator.variables:
                 if use.after is not None:
-                    main.operators += self.variables.reading(use.key, self.tensors[use.after])
+                    main.operators += self.writer.reading(use.key, self.tensors[use.after])
         main.inputs, main.outputs = ([self.tensors[t] for t in side] for side in (inputs, outputs))
         self.model.subgraphs = [main, *(self._called(file.subgraphs[number]) for number in called)]
 

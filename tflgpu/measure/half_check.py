@@ -187,8 +187,8 @@ class HalfCheck:
         return (artifact.report.kernels or 0) <= most or bool(self._capped(artifact))
 
     def may_cost(self, artifact: Artifact, found: HalfPrecision) -> bool:
-        """Whether a repair may take more memory, up to that of fp32: a large model would be much slower than its user
-        expects.
+        """Tell whether a repair may take more memory, up to that of fp32: a large model would be much slower than its
+        user expects.
 
         Args:
             artifact: The model.

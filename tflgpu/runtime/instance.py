@@ -108,7 +108,7 @@ class Instance:
         self._own_states: list[HeldState] | None = None
         self._variables = VariableValues()  # of the run; this instance's own, until callers give some
         self._has_own_variables = True
-        self._in_place = object()  # mark of variables whose memory the executors have
+        self._in_place = object()  # token: see VariableValues.in_place_for
         self.holds = bool(artifact.bound) or artifact.has_variables  # whether :meth:`hold` has to be called before runs
         bound = [
             (engine, [form for form in artifact.bound if form.partition == number])

@@ -24,8 +24,9 @@ class VariableValues:
     """The values of variables by key, zeros at first. Not thread-safe: see :class:`ModelVariables`.
 
     Attributes:
-        in_place_for: Mark of the instance whose executors have the memory of all values that they need: whoever asks
-            for a value may move it, which takes the mark away. An instance that finds its mark has nothing to do.
+        in_place_for: Token of the instance whose executors hold the buffers of all its variables; None if there is
+            none. A caller of :meth:`value` may move a value, so that this clears the token. An instance that finds its
+            own token need not place the values again.
     """
 
     def __init__(self) -> None:

@@ -42,7 +42,6 @@ def test_attention_fills_the_registers_there_are(width: int, rows: int, platform
     with limited(platform, Simulation({"vector_width": width})) as device:
         model = tflgpu.compile(case.model, options)
         case.check(model.run(case.inputs).values())
-        (kernel,) = (
-            k.kernel for k in plan_of(case.model, device.target(options)).kernels if "attention" in k.node.kind
-        )
+        plan = plan_of(case.model, device.target(options))
+    (kernel,) = (planned.kernel for planned in plan.kernels if "attention" in planned.node.kind)
     assert vars(kernel.parameters)["rows"] == rows

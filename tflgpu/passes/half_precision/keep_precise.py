@@ -118,8 +118,8 @@ def _out_of_reach(graph: Graph) -> Mapping[KeptFor, set[TensorId]]:
 
 
 def _adds_more(graph: Graph, node: Node, small: Collection[TensorId]) -> bool:
-    """Whether a node adds its products to an activation, as a residual connection does: beside that, the digits which
-    half does not hold of little weights are nothing.
+    """Tell whether a node adds its products to an activation, as a residual connection does: beside that, the digits of
+    little weights that half does not hold do not count.
 
     Args:
         graph: The node's graph.
