@@ -4,9 +4,9 @@ Plants small faults in Python and in templates, one at a time, in a copy of the 
 the changed line, the fastest ones first. Prints each mutant that no test sees as a diff. A survivor is a test that is
 missing, or changes no behaviour: then it is a row of ``equivalents.csv`` with the reason.
 
-``python -m scripts.mutate --record TESTS...`` runs tests with these arguments of pytest, and notes the lines and
-templates that each uses, in files that begin with MAP. Tests that were not recorded are chosen by the names of packages
-and modules, and run after those that were, while there is time. ``--seconds`` is that time.
+``python -m scripts.mutate --record TESTS...`` runs tests with these arguments of pytest, and notes the lines of Python
+and of templates that each uses, in files that begin with MAP. Tests of a line that none of them uses are chosen by the
+names of packages and modules. ``--seconds`` is the time for the tests of a mutant.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from scripts.mutate.tests_of import Map, tests_by_name
 from scripts.mutate.trial import Copy
 
 MAP = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "tflgpu-mutate", "map")
-FOLDERS = ("tflgpu/kernels", "tflgpu/passes", "tflgpu/plan", "tflgpu/codegen", "tflgpu/runtime", "templates")
+STAGES = ("frontend", "ops", "graph", "passes", "kernels", "plan", "codegen", "runtime")
+FOLDERS = (*(f"tflgpu/{stage}" for stage in STAGES), "templates")
 
 
 def mutants(files: Iterable[str]) -> Iterator[Mutant]:
@@ -81,20 +82,24 @@ def main(options: argparse.Namespace) -> int:
     """Try the mutants. The exit code is 1 if any survived."""
     if options.record:
         return record(options.record)
-    known, counts, chosen = Map(MAP), Counter[str](), drawn(options)
+    known, counts, chosen, seeing = Map(MAP), Counter[str](), drawn(options), set[str]()
     with Copy() as copy:
-        copy.check()
+        copy.prepare()
         for number, mutant in enumerate(chosen, 1):
             source = copy.source(mutant.file)
-            tests = [*known.tests_of(mutant, source, options.seconds / 2), *tests_by_name(mutant)]
+            recorded = known.tests_of(mutant, source, options.seconds / 2)
+            tests = [*recorded, "--all"] if recorded else tests_by_name(mutant)
             outcome = copy.try_out(mutant, tests, options.seconds)
             counts[outcome.kind] += 1
+            seeing.add(outcome.by)
             place = f"{mutant.file}:{mutant.line(source)}"
             print(
                 f"{number} {outcome.kind:10} {outcome.seconds:5.0f} s  {place} ({mutant.rule}) {outcome.by}", flush=True
             )
             if outcome.kind in ("survived", "untested"):
                 print(mutant.diff(source), flush=True)
+        for test in copy.failing([test for test in seeing if "::" in test]):
+            print(f"{test} fails without a mutant, too")
     print(", ".join(f"{number} {kind}" for kind, number in sorted(counts.items())))
     return int(counts["survived"] + counts["untested"] > 0)
 

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 from scripts.mutate.mutant import Mutant
 
-# Where nothing is changed: comments, preprocessor directives, and what only tells compilers how to optimize.
-SKIPPED = re.compile(r"\{#.*?#\}|/\*.*?\*/|//[^\n]*|#(?:pragma|define|undef)[^\n]*|__attribute__[^\n]*", re.DOTALL)
+# Where nothing is changed: comments, pragmas, and what only tells compilers how to optimize.
+SKIPPED = re.compile(r"\{#.*?#\}|/\*.*?\*/|//[^\n]*|#(?:pragma|undef)[^\n]*|__attribute__[^\n]*", re.DOTALL)
+
+SYMMETRIC = "f?min|f?max|fma|mad|dot|mul24"  # functions that do not tell their first two operands from one another
 
 # A rule: its name, the regular expression that it finds, and the replacement.
 RULES: tuple[tuple[str, str, str], ...] = (
@@ -38,7 +40,7 @@ RULES: tuple[tuple[str, str, str], ...] = (
     ("memory order", r"memory_order_(?:acquire|release|acq_rel)", "memory_order_relaxed"),
     ("type", r"\bconvert_int(?=\w*\()", "convert_char"),
     ("type", r"\bfloat(?=\d* \w+ =)", "half"),
-    ("order of operands", r"\b(?!f?min\b|f?max\b)(\w+)\((\w+), (\w+)(?=[,)])", r"\1(\3, \2"),
+    ("order of operands", rf"\b(?!(?:{SYMMETRIC})\b)(\w+)\((\w+), (\w+)(?=[,)])", r"\1(\3, \2"),
     ("branch", r"(?<=\{% if )([^%]+?)(?= %\})", r"not (\1)"),
     ("branch", r"(?<=\{% if )not ([^%]+?)(?= %\})", r"\1"),
 )

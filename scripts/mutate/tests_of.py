@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
-from collections import defaultdict
-from functools import cache
+from collections import Counter, defaultdict
 from pathlib import Path
-
-import jinja2
-import jinja2.meta
 
 from scripts.mutate.mutant import ROOT, Mutant
 
@@ -33,44 +30,50 @@ class Map:
 
     def __init__(self, file: Path) -> None:
         self._seconds: dict[str, float] = {}
-        self._templates: dict[str, set[str]] = defaultdict(set)
         self._lines: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
         for part in sorted(file.parent.glob(f"{file.name}.*")):
             found = json.loads(part.read_text())
             self._seconds |= found["seconds"]
             names = [*found["seconds"]]
-            for name, tests in found["templates"].items():
-                for each in _with_referenced(name):
-                    self._templates[each].update(map(names.__getitem__, tests))
             for path, lines in found["lines"].items():
                 for line, tests in lines.items():
                     self._lines[path][int(line)].update(map(names.__getitem__, tests))
 
     def tests_of(self, mutant: Mutant, source: str, seconds: float) -> list[str]:
-        """Recorded tests that take so many seconds together, the fastest ones first."""
-        if mutant.file.startswith("templates/"):
-            used = self._templates[mutant.file.removeprefix("templates/")]
-        else:
-            lines = self._lines[mutant.file]
-            used = lines[mutant.line(source)] or set[str]().union(*lines.values())
+        """Recorded tests that take so many seconds together: the fastest ones first, and few cases of each."""
+        lines = self._lines[mutant.file]
+        whole = mutant.file.endswith(".py") and _statement(source, mutant.line(source))
+        if whole:
+            used = set[str]().union(*(lines[line] for line in whole))
+        elif whole is None:  # run by the import, whichever test that was
+            used = set[str]().union(*lines.values())
+        else:  # Jinja names the line where a piece of text begins
+            used = lines[max((line for line in lines if line <= mutant.line(source) and lines[line]), default=0)]
+        costs, cases = list[tuple[float, str]](), Counter[str]()
+        for test in sorted(used, key=lambda test: self._seconds.get(test, 0.0)):
+            cases[test.partition("[")[0]] += 1
+            costs.append((self._seconds.get(test, 0.0) * cases[test.partition("[")[0]], test))
         chosen = list[str]()
-        for test in sorted(used, key=lambda test: self._seconds.get(test, 0)):
-            seconds -= self._seconds.get(test, 0)
+        for _, test in sorted(costs):
+            seconds -= self._seconds.get(test, 0.0)
             if seconds < 0 and chosen:
                 break
             chosen.append(test)
         return chosen
 
 
-@cache
-def _with_referenced(template: str) -> tuple[str, ...]:
-    """A template, and all that it extends, includes or imports."""
-    path = ROOT / "templates" / template
-    if not path.is_file():
-        return (template,)
-    tree = jinja2.Environment().parse(path.read_text())
-    referenced = jinja2.meta.find_referenced_templates(tree)
-    return (template, *(each for name in referenced if name for each in _with_referenced(name)))
+def _statement(source: str, line: int) -> range | None:
+    """The lines of the smallest statement around one; of a compound statement its head. None outside of functions."""
+    found: range | None = None
+    for function in ast.walk(ast.parse(source)):
+        if isinstance(function, ast.FunctionDef) and function.body[0].lineno <= line <= (function.end_lineno or 0):
+            for node in ast.walk(function):
+                if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0):
+                    body = getattr(node, "body", None)
+                    lines = range(node.lineno, (body[0].lineno if body else (node.end_lineno or 0) + 1))
+                    if line in lines:
+                        found = lines
+    return found
 
 
 def tests_by_name(mutant: Mutant) -> list[str]:

@@ -10,15 +10,21 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
+from io import StringIO
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from types import TracebackType
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, NoReturn
+
+import pytest
 
 from scripts.mutate.mutant import ROOT, Mutant
 
-NO_TESTS = 5  # pytest's exit code
+FAILED = ("FAILED ", "ERROR ")  # how lines of pytest's summary begin
+KILLED = (signal.SIGXCPU, signal.SIGKILL)
+SOME = "tests/schedules/test_threads.py"
+OWN = ("tflgpu", "tests", "scripts", "conftest")  # what a run of tests imports from the copy
 
 
 class Outcome(NamedTuple):
@@ -33,7 +39,10 @@ class Outcome(NamedTuple):
 
 
 class Copy:
-    """A throw-away copy of the files that git knows, and of those that it does not ignore; a context manager."""
+    """A throw-away copy of the files that git knows, and of those that it does not ignore; a context manager.
+
+    Tests run in forks of this process, which has imported what they need from other packages.
+    """
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="tflgpu-mutants-"))
@@ -52,70 +61,115 @@ class Copy:
     ) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def check(self) -> None:
-        """Raise RuntimeError unless tests pass here without a mutant: else all of them would be caught."""
-        outcome = self._run(["tests/schedules/test_threads.py"], 60)
-        if outcome.kind != "survived":
-            raise RuntimeError(f"tests fail without a mutant: {outcome.by}")
+    def prepare(self) -> None:
+        """Import what tests need from other packages, and write the bytecode of all modules.
+
+        Raises:
+            RuntimeError: Tests fail here without a mutant: all mutants would be caught.
+        """
+        self._run(["tests", "--collect-only"], 600, writes_bytecode=True)
+        with redirect_stdout(StringIO()):
+            pytest.main(["-n0", "--collect-only", "-q", "-p", "no:cacheprovider", SOME])
+        if failing := self.failing([SOME]):
+            raise RuntimeError(f"tests fail without a mutant: {failing}")
 
     def source(self, file: str) -> str:
         """A file without mutants."""
         return (self._folder / file).read_text()
 
+    def failing(self, tests: Sequence[str]) -> set[str]:
+        """The tests that fail without a mutant."""
+        _, lines = self._run([*tests, "--all"], 600) if tests else (0, [])
+        return {_name(line) for line in lines if line.startswith(FAILED)}
+
     def try_out(self, mutant: Mutant, tests: Sequence[str], seconds: float) -> Outcome:
         """Run tests with the mutant until one fails, or they have taken ``seconds`` of processor time.
 
-        A test that takes three times as long is taken for one that does not end.
+        A test that takes three times as long does not end, unless it takes as long without the mutant.
         """
         if not tests:
             return Outcome("untested")
         path = self._folder / mutant.file
         source, status = path.read_text(), path.stat()
+        before = _children()
         path.write_text(mutant.applied(source))
         try:
-            return self._run(tests, seconds)
+            code, lines = self._run([*tests, "-x"], seconds)
         finally:
             path.write_text(source)
             os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        taken = _children() - before
+        if code is None:
+            return Outcome("not judged", seconds=taken)
+        if code in KILLED:
+            endless = self._run([*tests, "-x"], seconds)[0] not in KILLED
+            return Outcome("caught" if endless else "not judged", "a test does not end", taken)
+        if code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            return Outcome("survived" if code == pytest.ExitCode.OK else "untested", seconds=taken)
+        failed = [_name(line) for line in lines if line.startswith(FAILED)]
+        return Outcome("caught", (failed or lines[-1:] or [f"exit code {code}"])[0], taken)
 
-    def _run(self, tests: Sequence[str], seconds: float) -> Outcome:
-        plugins = ("-p", "no:cacheprovider", "-p", "scripts.mutate.budget")
-        command = [sys.executable, "-m", "pytest", "-n0", "-x", "-q", "--tb=no", *plugins, *tests]
-        shared = os.environ.get("TFLGPU_SHARED", str(ROOT.parent / "shared"))
-        # No bytecode: Python tells it by time and size, which a mutant may share with what it was made of.
-        own = {"PYTHONPATH": str(self._folder), "PYTHONDONTWRITEBYTECODE": "1", "TFLGPU_SHARED": shared}
-        own["TFLGPU_MUTATE_SECONDS"] = str(seconds)
-        limit = 3 * int(seconds) + 1  # of a test that does not end
-        before, end = _children(), monotonic() + 60 * seconds  # the machine may be busy
-        with tempfile.TemporaryFile("w+") as printed:
-            process = subprocess.Popen(
-                command,
-                cwd=self._folder,
-                env=os.environ | own,
-                stdout=printed,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5)),
-            )
+    def _run(
+        self, arguments: Sequence[str], seconds: float, writes_bytecode: bool = False
+    ) -> tuple[int | None, list[str]]:
+        """Run pytest in a fork. Returns its exit code, a signal or None where time is over, and what it printed."""
+        with tempfile.TemporaryDirectory(prefix="tflgpu-mutants-") as scratch:
+            printed = Path(scratch, "printed")
+            process = os.fork()
+            if not process:
+                self._run_here(arguments, seconds, scratch, printed, writes_bytecode)
+            end = monotonic() + 60 * seconds  # the machine may be busy
             try:
-                code = process.wait(end - monotonic())
-            except subprocess.TimeoutExpired:
-                return Outcome("not judged")
+                while not (ended := os.waitpid(process, os.WNOHANG))[0]:
+                    if monotonic() > end:
+                        return None, []
+                    sleep(0.02)
             finally:
                 with suppress(ProcessLookupError):  # also what tests have started
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            printed.seek(0)
-            lines = printed.read().splitlines()
-        failed = next((line for line in lines if line.startswith(("FAILED", "ERROR"))), "")
-        taken = _children() - before
-        if code == 0:
-            return Outcome("survived", seconds=taken)
-        if code == NO_TESTS:
-            return Outcome("untested", seconds=taken)
-        if code in (-signal.SIGXCPU, -signal.SIGKILL):
-            return Outcome("caught", "a test does not end", taken)
-        return Outcome("caught", failed or (lines or [""])[-1], taken)
+                    os.killpg(process, signal.SIGKILL)
+                if not ended[0]:
+                    os.waitpid(process, 0)
+            status = ended[1]
+            return os.WTERMSIG(status) or os.WEXITSTATUS(status), printed.read_text().splitlines()
+
+    def _run_here(
+        self, arguments: Sequence[str], seconds: float, scratch: str, printed: Path, writes_bytecode: bool
+    ) -> NoReturn:
+        """Be the fork."""
+        code = int(pytest.ExitCode.INTERNAL_ERROR)
+        try:
+            os.setsid()
+            with printed.open("w") as file:
+                os.dup2(file.fileno(), 1)
+                os.dup2(file.fileno(), 2)
+            limit = 3 * int(seconds) + 1  # of a test that does not end
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+            os.chdir(self._folder)
+            # A mutant's bytecode is not kept: Python tells it by time and size, which may be those of another mutant.
+            sys.dont_write_bytecode = not writes_bytecode
+            sys.pycache_prefix = str(self._folder / ".bytecode")
+            os.environ |= {
+                "PYTHONPATH": str(self._folder),
+                "PYTHONPYCACHEPREFIX": sys.pycache_prefix,
+                "PYTHONDONTWRITEBYTECODE": "" if writes_bytecode else "1",
+                "TFLGPU_SHARED": os.environ.get("TFLGPU_SHARED", str(ROOT.parent / "shared")),
+                "TFLGPU_MUTATE_SECONDS": str(seconds),
+                "TMPDIR": scratch,
+            }
+            tempfile.tempdir = None
+            sys.path[:] = [str(self._folder), *(path for path in sys.path if path not in ("", str(ROOT)))]
+            for name in [name for name in sys.modules if name.partition(".")[0] in OWN]:
+                del sys.modules[name]
+            plugins = ("-p", "no:cacheprovider", "-p", "scripts.mutate.budget")
+            code = int(pytest.main(["-n0", "-q", "--tb=no", *plugins, *arguments]))
+            sys.stdout.flush()
+        finally:
+            os._exit(code)
+
+
+def _name(line: str) -> str:
+    """The test of a line of pytest's summary."""
+    return line.split(" ", 1)[1].split(" - ")[0]
 
 
 def _children() -> float:
