@@ -237,8 +237,7 @@ class HalfCheck:
                 errors = [each for n, each in enumerate(errors) if n not in unstable]
                 results = self._of_sets(results, unstable)
             found = self._verdict_of(errors, _litert())
-            is_final = is_near and not self.may_be_repaired(artifact, found)
-            if self._floats is None and (not found.is_off or is_final):
+            if self._floats is None and (not found.is_off or (is_near and not self.may_be_repaired(artifact, found))):
                 return found
         if self._floats is None:
             LOGGER.info("comparing half precision with float on the device")
