@@ -17,7 +17,7 @@ from litert_lm_builder.runtime.proto.llm_metadata_pb2 import LlmMetadata
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tflgpu.fallback.schema_objects import packed, unpacked
-from tflgpu.language.task_schema import llm_parameters
+from tflgpu.language.metadata_messages import llm_parameters
 
 TEXT = (Path(__file__).parents[2] / "README.md").read_text()
 

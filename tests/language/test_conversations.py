@@ -18,8 +18,8 @@ from tests.language.talking_models import METADATA, talking_file
 from tflgpu import ModelError, litert_lm
 from tflgpu.language import BusyError, Conversation, Engine, Sampling
 from tflgpu.language.containers import TokenizerData, tokenizer_data
-from tflgpu.language.function_calls import CallMarks, FunctionCall, parted
 from tflgpu.language.grammars import Grammars
+from tflgpu.language.reply_parts import CallMarks, FunctionCall, parted
 from tflgpu.language.sampling import Sampler
 from tflgpu.language.tokenizer import load_tokenizer
 

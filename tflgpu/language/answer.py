@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tflgpu.language.reply_parts import TextUntilStop
 from tflgpu.language.sampling import Constraint, Sampler, Sampling, TokenLikelihood
-from tflgpu.language.stop_texts import TextUntilStop
 from tflgpu.language.token_decoder import TokenDecoder
 from tflgpu.language.tokenizer import TextOfTokens, Tokenizer
 

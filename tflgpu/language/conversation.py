@@ -10,12 +10,11 @@ from typing import Any
 
 from tflgpu.errors import ModelError
 from tflgpu.language.answer import Answer
-from tflgpu.language.function_calls import call_marks
 from tflgpu.language.language_engine import Engine
 from tflgpu.language.prompt import written
-from tflgpu.language.reply_parts import Part, ReplyParts
+from tflgpu.language.reply_parts import Part, ReplyParts, call_marks
 from tflgpu.language.sampling import Constraint, Sampling
-from tflgpu.language.texts import utf8_text
+from tflgpu.language.tokenizer import utf8_text
 
 Message = Mapping[str, Any]
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 import tflgpu
 from tflgpu.errors import ModelError
 from tflgpu.language.containers import ENCODER, MODEL, open_language_file
-from tflgpu.language.texts import utf8_text
-from tflgpu.language.tokenizer import Tokenizer, given_tokenizer, tokens_of
+from tflgpu.language.tokenizer import Tokenizer, given_tokenizer, tokens_of, utf8_text
 from tflgpu.model.tensor_info import TensorInfo
 
 Pooling = Literal["mean", "last", "first"]

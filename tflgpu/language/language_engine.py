@@ -19,9 +19,8 @@ from tflgpu.language.grammars import Grammars
 from tflgpu.language.language_steps import language_steps
 from tflgpu.language.sampling import Constraint, Sampling, sampling_of
 from tflgpu.language.text_session import Session
-from tflgpu.language.texts import check_texts, utf8_text
 from tflgpu.language.token_decoder import TokenModel
-from tflgpu.language.tokenizer import Tokenizer, given_tokenizer, tokens_of
+from tflgpu.language.tokenizer import Tokenizer, check_texts, given_tokenizer, tokens_of, utf8_text
 from tflgpu.model.reader import read_signatures
 
 

@@ -5,6 +5,7 @@ A field that this module does not know may change every answer, so it is an erro
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +17,34 @@ from tflgpu.language.language_metadata import Affixes, Channel, FileSampler, Lan
 RUNTIME = (0, 18)
 
 _CLASSES = "litert_lm_builder.runtime.proto"
+
+# Schema of what .task files say of their language model: MediaPipe's ``llm_params.proto``. No package ships its
+# classes alone, so protobuf makes them of this description.
+_SCHEMA = """
+name: "llm_params.proto" package: "odml.infra.proto" syntax: "proto3"
+message_type {
+  name: "PromptTemplate"
+  field { name: "session_prefix" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL }
+  field { name: "prompt_prefix" number: 2 type: TYPE_STRING label: LABEL_OPTIONAL }
+  field { name: "prompt_suffix" number: 3 type: TYPE_STRING label: LABEL_OPTIONAL }
+}
+message_type {
+  name: "LlmParameters"
+  oneof_decl { name: "start_token_union" }
+  field { name: "transformer_parameters" number: 1 type: TYPE_BYTES label: LABEL_OPTIONAL }
+  field { name: "vocab_size" number: 2 type: TYPE_INT32 label: LABEL_OPTIONAL }
+  field { name: "start_token_id" number: 4 type: TYPE_INT32 label: LABEL_OPTIONAL oneof_index: 0 }
+  field { name: "start_token" number: 6 type: TYPE_STRING label: LABEL_OPTIONAL oneof_index: 0 }
+  field { name: "stop_tokens" number: 5 type: TYPE_STRING label: LABEL_REPEATED }
+  field { name: "input_output_normalizations" number: 7 type: TYPE_INT32 label: LABEL_REPEATED }
+  field {
+    name: "prompt_template" number: 8 type: TYPE_MESSAGE label: LABEL_OPTIONAL
+    type_name: ".odml.infra.proto.PromptTemplate"
+  }
+  field { name: "num_draft_tokens" number: 9 type: TYPE_INT32 label: LABEL_OPTIONAL }
+  field { name: "submodel_transformer_parameters" number: 16 type: TYPE_BYTES label: LABEL_OPTIONAL }
+}
+"""
 
 _KNOWN = {
     "LlmMetadata": {
@@ -172,6 +201,23 @@ def check_executor_metadata(data: bytes) -> None:
         raise ModelError(f"the model's attention has a mask of type {mask}, and a causal one is supported")
 
 
+@cache
+def llm_parameters() -> Any:
+    """Return the class of the message LlmParameters.
+
+    Raises:
+        ModuleNotFoundError: The package protobuf is not installed.
+    """
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.message_factory import GetMessageClass
+    from google.protobuf.text_format import Parse
+
+    pool = DescriptorPool()
+    pool.Add(Parse(_SCHEMA, FileDescriptorProto()))
+    return GetMessageClass(pool.FindMessageTypeByName("odml.infra.proto.LlmParameters"))
+
+
 def task_metadata(data: bytes) -> LanguageMetadata:
     """Return the metadata of a .task file.
 
@@ -183,10 +229,9 @@ def task_metadata(data: bytes) -> LanguageMetadata:
         ValueError: The package protobuf is not installed.
     """
     try:
-        from tflgpu.language.task_schema import llm_parameters
+        message = _parsed(llm_parameters(), data)
     except ModuleNotFoundError as error:
         raise _not_installed("protobuf") from error
-    message = _parsed(llm_parameters(), data)
     start: NamedToken | None = message.start_token or None
     if message.WhichOneof("start_token_union") == "start_token_id":
         start = (message.start_token_id,)

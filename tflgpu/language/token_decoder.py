@@ -10,10 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tflgpu
-from tflgpu.language.cached_runs import CachedRuns
-from tflgpu.language.compiled_steps import CompiledSteps
-from tflgpu.language.device_chain import ChosenToken
-from tflgpu.language.language_steps import SCORES, LanguageSteps, Step, language_steps
+from tflgpu.language.language_steps import (
+    SCORES,
+    CachedRuns,
+    ChosenToken,
+    CompiledSteps,
+    LanguageSteps,
+    Step,
+    language_steps,
+)
 from tflgpu.language.sampling import Sampler, Sampling
 from tflgpu.model.reader import read_signatures
 

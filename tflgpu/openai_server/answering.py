@@ -1,4 +1,4 @@
-"""Answers to requests: how a request's fields become limits, and an answer a response, whole or in pieces."""
+"""Requests of OpenAI's interface and answers to them: a request's fields become limits, and an answer a response."""
 
 from __future__ import annotations
 
@@ -6,19 +6,182 @@ import asyncio
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
-from tflgpu.language import Answer, Engine, Sampling, Statistics, TokenLikelihood
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from pydantic import BaseModel, ConfigDict, Field
+
+from tflgpu.language import Answer, BusyError, Engine, Sampling, Session, Statistics, TokenLikelihood
 from tflgpu.language.answer import Wish
-from tflgpu.language.function_calls import call_marks
 from tflgpu.language.prompt import written
-from tflgpu.language.reply_parts import Part, ReplyParts
+from tflgpu.language.reply_parts import Part, ReplyParts, call_marks
 from tflgpu.language.sampling import Constraint
-from tflgpu.openai_server.metrics import Metrics
-from tflgpu.openai_server.requests import ChatRequest, CompletionRequest
-from tflgpu.openai_server.sessions import Sessions
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class StreamOptions(_Strict):
+    """Options of a streamed answer."""
+
+    include_usage: bool = False
+
+
+class _Request(_Strict):
+    """Fields of chats and completions. The last group changes no answer."""
+
+    model: str = ""
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    n: Literal[1] = 1
+    max_tokens: int | None = Field(None, ge=1)
+    stop: str | list[str] | None = None
+    seed: int | None = Field(None, ge=0)
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: dict[int, float] | None = None
+
+    user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    store: Literal[False] | None = None
+    metadata: dict[str, str] | None = None
+
+    @property
+    def stops(self) -> list[str]:
+        """Texts that end the answer."""
+        return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+
+class ChatRequest(_Request):
+    """Request of a reply to messages."""
+
+    messages: list[dict[str, Any]] = Field(min_length=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
+    logprobs: bool = False
+    top_logprobs: int = Field(0, ge=0, le=20)
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: Literal["auto", "none"] | None = None
+    parallel_tool_calls: Literal[True] | None = None
+    response_format: dict[str, Any] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+
+class CompletionRequest(_Request):
+    """Request of what follows a text."""
+
+    prompt: str | list[int]
+    logprobs: int | None = Field(None, ge=0, le=20)
+    echo: Literal[False] = False
+    best_of: Literal[1] = 1
+    suffix: None = None
+
+
+class EmbeddingRequest(_Strict):
+    """Request of vectors of texts, or of their tokens."""
+
+    input: str | list[str] | list[int] | list[list[int]] = Field(min_length=1)
+    model: str = ""
+    encoding_format: Literal["float", "base64"] = "float"
+    user: str | None = None
+
+
+class Metrics:
+    """Counters of one server."""
+
+    def __init__(self, busy: Callable[[], int]) -> None:
+        """Take what tells how many sessions answer."""
+        self._registry = CollectorRegistry()
+        self._requests = Counter("tflgpu_requests", "Answers by their end.", ["end"], registry=self._registry)
+        self._prompt = Counter("tflgpu_prompt_tokens", "Tokens of prompts.", registry=self._registry)
+        self._kept = Counter("tflgpu_kept_tokens", "Tokens of prompts that a cache had.", registry=self._registry)
+        self._new = Counter("tflgpu_new_tokens", "Tokens of answers.", registry=self._registry)
+        self._seconds = Histogram("tflgpu_answer_seconds", "Time of an answer.", registry=self._registry)
+        Gauge("tflgpu_busy_sessions", "Sessions that answer.", registry=self._registry).set_function(busy)
+
+    def add(self, taken: Statistics) -> None:
+        """Count an answer that is over.
+
+        Args:
+            taken: Its tokens and times.
+        """
+        self._requests.labels(taken.end).inc()
+        self._prompt.inc(taken.prompt_tokens)
+        self._kept.inc(taken.kept_tokens)
+        self._new.inc(taken.new_tokens)
+        self._seconds.observe(taken.prefill_seconds + taken.decode_seconds)
+
+    def text(self) -> bytes:
+        """Return all of them in Prometheus' format."""
+        return bytes(generate_latest(self._registry))
+
+
+class Sessions:
+    """A number of sessions of one engine. Requests wait for a free one in their order. For one event loop."""
+
+    def __init__(self, engine: Engine, count: int) -> None:
+        """Make room for ``count`` sessions, which are made when they are needed."""
+        self._engine, self._count = engine, count
+        self._free: list[Session] = []
+        self._made = 0
+        self._places = asyncio.Semaphore(count)
+
+    @property
+    def busy(self) -> int:
+        """How many sessions answer."""
+        return self._made - len(self._free)
+
+    @asynccontextmanager
+    async def one(self, tokens: Sequence[int]) -> AsyncIterator[Session]:
+        """Lend a session, and take it back after the block. Waits until one is free.
+
+        Args:
+            tokens: Those that will be read: the session that knows most of their beginning is chosen.
+        """
+        async with self._places:
+            best = max(self._free, key=lambda session: _equal(session.tokens, tokens), default=None)
+            # A session that has read nothing of this text is kept for the text that it has.
+            if best is not None and (self._made == self._count or _equal(best.tokens, tokens) > _FEW):
+                self._free.remove(best)
+                session = best
+            else:
+                self._made += 1
+                session = await asyncio.to_thread(self._engine.session)
+            try:
+                await _until_free(session)
+                yield session
+            finally:
+                self._free.append(session)
+
+
+# Tokens that begin every text, such as the start token, tell nothing of a text.
+_FEW = 8
+
+
+def _equal(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return how many first tokens of two texts are equal."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+async def _until_free(session: Session) -> None:
+    """Wait until the token is computed that was under way when the last answer was left."""
+    while True:
+        try:
+            session.rewind(len(session.tokens))
+            return
+        except BusyError:
+            await asyncio.sleep(0.001)
+
 
 _FINISH = {"stop token": "stop", "max tokens": "length", "cache": "length", "left": "stop"}
 
