@@ -24,8 +24,7 @@ from tflgpu.report.report import Report
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.device_memory import Buffer, Queue
 from tflgpu.runtime.input_check import Given, Inputs, Outputs
-from tflgpu.runtime.instance import Instance
-from tflgpu.runtime.kernel_times import kernel_times
+from tflgpu.runtime.instance import Instance, kernel_times
 from tflgpu.runtime.model_variables import ModelVariables
 from tflgpu.runtime.opencl.process import Using, is_orphan
 from tflgpu.runtime.opencl.session import Session, session_on
@@ -37,8 +36,7 @@ if TYPE_CHECKING:
     from tflgpu.model.metadata.declarations import ModelMetadata
     from tflgpu.opening.early_start import Compilation
     from tflgpu.report.table import Table
-    from tflgpu.runtime.bindings import Bind
-    from tflgpu.runtime.model_session import ModelSession, OpenSignature
+    from tflgpu.runtime.model_session import Bind, ModelSession, OpenSignature
 
 Found = TypeVar("Found")
 
@@ -392,8 +390,7 @@ class CompiledModel:
             TypeError: The arguments are of other types.
             ValueError: A name is unknown, shapes or element types differ, nothing matches, or the model is closed.
         """
-        from tflgpu.runtime.bindings import chosen_pairs
-        from tflgpu.runtime.model_session import ModelSession
+        from tflgpu.runtime.model_session import ModelSession, chosen_pairs
 
         family = self._family
         family.check_open()

@@ -19,7 +19,7 @@ from benchmarks.contest.contender import Contender, Metric, streamed, timed
 from tflgpu.options import ExecutorChoice
 from tflgpu.runtime.executors.executor import Executor
 from tflgpu.runtime.opencl.devices import choose
-from tflgpu.runtime.transfer.pinning import ArrayPins
+from tflgpu.runtime.pinned_memory import ArrayPins
 
 OWN = NAME = "tflgpu"
 METRIC: Metric = "device"

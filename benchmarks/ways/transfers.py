@@ -33,9 +33,8 @@ from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import Program
 from tflgpu.runtime.opencl.session import Session, open_session
-from tflgpu.runtime.transfer.direct_transfer import DirectTransfer
-from tflgpu.runtime.transfer.pinned_transfer import PinnedTransfer
-from tflgpu.runtime.transfer.transfer import Numbered, Transfer
+from tflgpu.runtime.pinned_transfer import PinnedTransfer
+from tflgpu.runtime.transfer import DirectTransfer, Numbered, Transfer
 from tflgpu.target import HOST_DTYPES
 
 ALL = cl.map_flags.READ | cl.map_flags.WRITE

@@ -71,7 +71,6 @@ EXPLAINED = (
     "checking",
     "codegen",
     "compiled_model",
-    "driver_advice",
     "evaluate",
     "fallback",
     "frontend",

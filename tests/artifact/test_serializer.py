@@ -42,7 +42,7 @@ COMPILER = [
     "tflgpu.target.corrections",
     "tflgpu.target.probes",
     "tflgpu.measure.known_devices",
-    "tflgpu.runtime.opencl.compiling",
+    "tflgpu.runtime.opencl.compiler_process",
     "safetensors",
     "diskcache",
 ]

@@ -20,7 +20,7 @@ from tflgpu.compiled_model import CompiledModel
 from tflgpu.frontend.independent_rows import has_same_rows
 from tflgpu.interpreter import subgraph_tensors
 from tflgpu.opening import lower_for_device
-from tflgpu.runtime.row_pieces import RowPieces
+from tflgpu.runtime.runner import RowPieces
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
 EITHER = [pytest.param(LiteRT, id="litert"), pytest.param(tflgpu.Interpreter, id="tflgpu")]

@@ -18,15 +18,16 @@ from tests.support.models import Builder
 from tests.support.planning import plan_of
 from tflgpu.compiler import compile_model
 from tflgpu.errors import DeviceError
+from tflgpu.opening import opener
 from tflgpu.options import CacheFiles, Execution, Options
 from tflgpu.plan import executor_heuristics
 from tflgpu.report.stopwatch import Stopwatch
-from tflgpu.runtime import instance, rival_instances
+from tflgpu.runtime import instance
 from tflgpu.runtime.executors.executor import Executor
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
-from tflgpu.runtime.fastest import ENOUGH_SECONDS, IN_A_ROW, ROUNDS, fastest
 from tflgpu.runtime.opencl import build, devices
+from tflgpu.runtime.opencl.clock import ENOUGH_SECONDS, IN_A_ROW, ROUNDS, fastest
 
 H200 = replace(targets.H200, executor="auto")
 
@@ -140,9 +141,9 @@ def test_the_winner_is_kept_and_a_warm_start_measures_nothing(
     options = Options(
         device=both, execution=Execution(kernels="gpu"), precision="fp32", cache_files=CacheFiles(path=tmp_path)
     )
-    monkeypatch.setattr(rival_instances, "fastest", winning(kind))
+    monkeypatch.setattr(opener, "fastest", winning(kind))
     cold = tflgpu.compile(network(16), options)
-    monkeypatch.setattr(rival_instances, "fastest", lambda *_: pytest.fail("a warm start measures"))
+    monkeypatch.setattr(opener, "fastest", lambda *_: pytest.fail("a warm start measures"))
     warm = tflgpu.compile(network(16), options)
     assert cold.executor == warm.executor == ("launch" if kind is LaunchExecutor else "persistent")
     assert "plan" in cold.seconds and "plan" not in warm.seconds

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tflgpu.runtime.opencl import integer_units
+from tflgpu.runtime.opencl import description
 
 
 @pytest.mark.parametrize(("machine", "found"), [("x86_64", {"flags", ":", "avx2"}), ("aarch64", set())])
@@ -15,8 +15,8 @@ def test_an_emulated_machine_has_not_the_units_of_the_host(
     machine: str, found: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A container for ARM on an x86 machine shows the flags of that one."""
-    monkeypatch.setattr(integer_units.os, "uname", lambda: SimpleNamespace(machine=machine))
+    monkeypatch.setattr(description.os, "uname", lambda: SimpleNamespace(machine=machine))
     flags = tmp_path / "cpuinfo"
-    assert integer_units._flags_of_host(flags.with_name("none")) == set()
+    assert description._flags_of_host(flags.with_name("none")) == set()
     flags.write_text("flags\t: avx2\n")
-    assert integer_units._flags_of_host(flags) == found
+    assert description._flags_of_host(flags) == found

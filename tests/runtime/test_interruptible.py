@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from tflgpu.errors import BuildError
-from tflgpu.runtime.opencl import build
-from tflgpu.runtime.opencl.compiling import compiler_process
-from tflgpu.runtime.opencl.interruptible import LITTLE_WORK, InterruptibleRuns, interruptible
+from tflgpu.runtime.opencl import build, compiler_process
+from tflgpu.runtime.opencl.process import LITTLE_WORK, InterruptibleRuns, interruptible
 from tflgpu.runtime.opencl.session import SessionOpening
 
 

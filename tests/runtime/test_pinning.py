@@ -12,7 +12,7 @@ import pytest
 from tflgpu.artifact.executable import Array
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session
-from tflgpu.runtime.transfer.pinning import ArrayPins
+from tflgpu.runtime.pinned_memory import ArrayPins
 
 SHAPE = (1, 224, 224, 3)
 

@@ -14,15 +14,14 @@ from tflgpu.artifact.executable import Array
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.model.writer import ModelBuilder
+from tflgpu.runtime import pinned_memory, pinned_transfer
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session
-from tflgpu.runtime.transfer import large_copies, pinned_memory
-from tflgpu.runtime.transfer.direct_transfer import DirectTransfer
-from tflgpu.runtime.transfer.pinned_transfer import PinnedTransfer
-from tflgpu.runtime.transfer.pinning import ArrayPins
-from tflgpu.runtime.transfer.transfer import Transfer
+from tflgpu.runtime.pinned_memory import ArrayPins
+from tflgpu.runtime.pinned_transfer import PinnedTransfer
+from tflgpu.runtime.transfer import DirectTransfer, Transfer
 
 
 class PinnedExecutor(LaunchExecutor):
@@ -176,7 +175,7 @@ def test_large_arrays_are_copied_whole(shape: tuple[int, ...], element: str) -> 
     """By threads, whichever axis is long enough; also a transposed array."""
     source = np.random.default_rng(0).uniform(0, 9, shape[::-1]).astype(element).T
     target = np.zeros(shape, np.float32)
-    large_copies.fill(target, source, each=16, threads=8)
+    pinned_transfer.fill(target, source, each=16, threads=8)
     np.testing.assert_array_equal(target, source.astype(np.float32))
 
 

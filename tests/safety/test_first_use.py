@@ -19,7 +19,7 @@ from tests.quick import on_first_runtime
 from tests.safety.first_use import faults
 from tests.safety.models import scaled
 from tflgpu.cli.processes import in_own_process
-from tflgpu.runtime.opencl import devices, loader
+from tflgpu.runtime.opencl import devices, driver_files
 
 X = np.ones((1, 2, 2, 4), np.float32)
 
@@ -50,7 +50,7 @@ def test_devices_are_looked_for_by_one_thread(monkeypatch: pytest.MonkeyPatch) -
     looking = []
 
     def look() -> list[cl.Platform]:
-        looking.append(os.environ.get(loader.VENDORS))
+        looking.append(os.environ.get(driver_files.VENDORS))
         time.sleep(0.05)
         return []
 

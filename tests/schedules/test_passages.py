@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from tflgpu.artifact.executable import Array, Binding, DeviceBuffer, Executable
+from tflgpu.runtime import pinned_memory, pinned_transfer
 from tflgpu.runtime.device_memory import DeviceMemory
 from tflgpu.runtime.executors import executor, in_flight
 from tflgpu.runtime.executors.executor import Executor
 from tflgpu.runtime.executors.in_flight import InFlightRun, InFlightRuns
-from tflgpu.runtime.transfer import pinned_memory, pinned_passage
-from tflgpu.runtime.transfer.pinned_passage import PinnedPassage, Slots
+from tflgpu.runtime.pinned_transfer import PinnedPassage, Slots
 
 SIZE = pinned_memory.Lender.WORTHWHILE // 4
 COMPLETE, QUEUED = 0, 3
@@ -132,7 +132,7 @@ class Doubling(Executor):
 def test_each_inference_has_memory_of_its_own(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is waited for, kept or dropped, and in whatever order."""
     driver = Driver(seed)
-    for module in pinned_memory, pinned_passage, executor, in_flight:
+    for module in pinned_memory, pinned_transfer, executor, in_flight:
         monkeypatch.setattr(module, "cl", driver)
     doubling, draw = Doubling(driver), driver.draw
     flights, kept = list[tuple[float, InFlightRun]](), list[tuple[float, Array]]()

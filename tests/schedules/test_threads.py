@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.schedules.threads import Schedule
-from tflgpu.runtime import announcer, pool
-from tflgpu.runtime.announcer import Announcer
+from tflgpu.runtime import pool, submission
 from tflgpu.runtime.pool import Pool
+from tflgpu.runtime.submission import Announcer
 
 
 class Flight:
@@ -34,8 +34,8 @@ class Flight:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_each_function_is_called_once_and_in_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    schedule = Schedule(seed, announcer)
-    monkeypatch.setattr(announcer, "threading", schedule)
+    schedule = Schedule(seed, submission)
+    monkeypatch.setattr(submission, "threading", schedule)
     announcing, called, busy = Announcer(), list[tuple[int, int]](), list[int]()
 
     def call(key: tuple[int, int], flight: Flight) -> None:
@@ -78,7 +78,7 @@ class Model:
 @pytest.mark.parametrize("seed", range(60))
 def test_a_pool_keeps_the_order_and_its_requests(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = Schedule(seed, pool)
-    monkeypatch.setattr(announcer, "threading", schedule)
+    monkeypatch.setattr(submission, "threading", schedule)
     monkeypatch.setattr(pool, "threading", schedule)
     model = Model(schedule)
     inferences, refused = Pool(model, 2), list[int]()

@@ -18,9 +18,8 @@ import pyopencl as cl
 import pytest
 from platformdirs import user_cache_dir
 
-from tflgpu.runtime.opencl import program
-from tflgpu.runtime.opencl.compiling import compiler_process
-from tflgpu.runtime.opencl.compiling.compiler_process import compiled_apart
+from tflgpu.runtime.opencl import compiler_process, program
+from tflgpu.runtime.opencl.compiler_process import compiled_apart
 from tflgpu.runtime.opencl.program import whole_text
 
 UNUSED_SECONDS = 3 * 24 * 3600.0  # after which a program is removed

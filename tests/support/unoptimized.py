@@ -13,8 +13,7 @@ from contextlib import contextmanager
 
 import pyopencl as cl
 
-from tflgpu.runtime.opencl import build, program
-from tflgpu.runtime.opencl.compiling import compiler_process
+from tflgpu.runtime.opencl import build, compiler_process, program
 
 MODULES = (program, build, compiler_process)  # that ask for a program's options
 

@@ -24,7 +24,7 @@ from tflgpu.model.tensor_details import tensor_details
 from tflgpu.opening import lower_for_device
 from tflgpu.options import Options, Shapes
 from tflgpu.runtime.model_variables import ModelVariables
-from tflgpu.runtime.row_pieces import RowPieces
+from tflgpu.runtime.runner import RowPieces
 
 if TYPE_CHECKING:
     from tflgpu.frontend.entry_point import EntryPoint

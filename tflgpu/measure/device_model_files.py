@@ -13,7 +13,7 @@ from typing import Any
 
 from tflgpu.artifact.records import decode
 from tflgpu.options import Options
-from tflgpu.runtime.description import DeviceDescription
+from tflgpu.runtime.opencl.description import DeviceDescription
 from tflgpu.target import Target
 from tflgpu.target.probes import Probes, with_costs
 

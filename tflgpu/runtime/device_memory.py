@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorInfo
-from tflgpu.runtime.opencl.copies import copy
-from tflgpu.runtime.opencl.session import Session
+from tflgpu.runtime.opencl.session import Session, copy
 
 if TYPE_CHECKING:
     from pyopencl.array import Array

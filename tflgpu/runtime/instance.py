@@ -28,23 +28,56 @@ from tflgpu.artifact.executable import SharedConstants, shared_constants
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorIndex
 from tflgpu.model.trims import trimmed
+from tflgpu.report.profile import KernelTime
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.engine import PieceEngine, engine_of
+from tflgpu.runtime.executors.buffers import HeldState
 from tflgpu.runtime.executors.claiming_executor import ClaimingExecutor
 from tflgpu.runtime.executors.executor import Executor, LaunchTime, PreparedRun
-from tflgpu.runtime.executors.held_state import HeldState
 from tflgpu.runtime.executors.in_flight import Arrived, InFlightRun
-from tflgpu.runtime.last_call import Targets
+from tflgpu.runtime.input_check import Targets
 from tflgpu.runtime.model_variables import VariableValues
 from tflgpu.runtime.opencl.build import Binaries, build, check_groups, keep, makes_drafts
-from tflgpu.runtime.opencl.interruptible import LONG, InterruptibleRuns, interruptible
+from tflgpu.runtime.opencl.process import LONG, InterruptibleRuns, interruptible
 from tflgpu.runtime.opencl.program import Program
 from tflgpu.runtime.opencl.session import Session
 
-if TYPE_CHECKING:  # models that run on the device alone do without
+if TYPE_CHECKING:
     from tflgpu.fallback.cpu_engine import CpuEngine, SharedCpuEngine
     from tflgpu.fallback.guarded_process import GuardedProcess
+
+
+def kernel_times(
+    pieces: Sequence[tuple[DevicePartition, list[LaunchTime] | None]], codes: Mapping[int, str]
+) -> Iterator[KernelTime]:
+    """Yield the times of each launch, as if each piece followed the one before.
+
+    Args:
+        pieces: With the begin and the end of each launch; None for a piece that was not measured.
+        codes: The model's operators by index.
+    """
+    start = 0.0
+    for number, (piece, intervals) in enumerate(pieces):
+        if intervals is None:
+            continue
+        for launch, (begin, end, short, long) in zip(piece.executable.launches, intervals, strict=True):
+            yield KernelTime(
+                launch.function,
+                tuple(codes[i] for i in launch.operators),
+                start + begin,
+                end - begin,
+                launch.macs,
+                launch.bytes,
+                launch.groups,
+                launch.local_size,
+                launch.interval,
+                number,
+                short,
+                long,
+            )
+        start += max((time.end for time in intervals), default=0.0)
+
 
 Array = NDArray[Any]
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from math import prod
 from threading import get_ident
+from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -22,18 +23,47 @@ import pyopencl as cl
 from tflgpu.artifact.executable import Array
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorInfo
-from tflgpu.runtime.announcer import Announcer
 from tflgpu.runtime.device_memory import DeviceMemory, Value
-from tflgpu.runtime.executors.held_state import HeldState
-from tflgpu.runtime.input_check import InputCheck, Inputs, Outputs, check_outputs
+from tflgpu.runtime.executors.buffers import HeldState
+from tflgpu.runtime.input_check import InputCheck, Inputs, LastCall, Outputs, Targets, check_outputs
 from tflgpu.runtime.instance import Instance, Timed
-from tflgpu.runtime.last_call import LastCall, Targets
 from tflgpu.runtime.model_variables import ModelVariables
 from tflgpu.runtime.opencl import process
 from tflgpu.runtime.opencl.process import inside, is_orphan
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
-from tflgpu.runtime.row_pieces import RowPieces
-from tflgpu.runtime.submission import Submission
+from tflgpu.runtime.submission import Announcer, Submission
+
+
+class RowPieces:
+    """Runs of a compiled model for another number of rows, until they have taken as long as compiling takes.
+
+    From then on a program for these rows is worthwhile. So this takes at most twice the time that it would take if the
+    future were known, and a batch that comes once, such as the last one of a data set, is not compiled for.
+    """
+
+    def __init__(self, run: Callable[[Sequence[Array]], dict[str, Array]], rows: int, seconds: float) -> None:
+        """run: the compiled model. rows: that it takes. seconds: that compiling it took."""
+        self._run, self._size, self._seconds_left = run, rows, seconds
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether to compile would be slower."""
+        return self._seconds_left > 0
+
+    def run(self, inputs: Sequence[Array]) -> dict[str, Array]:
+        """Run rows piece by piece, and return the outputs by name. The last piece is filled up with its last row.
+
+        Args:
+            inputs: Arrays whose first axis counts rows.
+        """
+        begun = perf_counter()
+        rows, size = len(inputs[0]), self._size
+        places = [np.minimum(np.arange(first, first + size), rows - 1) for first in range(0, rows, size)]
+        results = [self._run([array[place] for array in inputs]) for place in places]
+        joined = {name: np.concatenate([each[name] for each in results])[:rows] for name in results[0]}
+        self._seconds_left -= perf_counter() - begun
+        return joined
+
 
 # Plans that a model with free dimensions keeps, one for each set of input shapes that it was run with lately.
 MAX_INSTANCES = 4
@@ -238,7 +268,7 @@ class Runner:
         Raises:
             ValueError: The model has no such input.
         """
-        from tflgpu.runtime.transfer.pinned_memory import pinned_array  # where there are any
+        from tflgpu.runtime.pinned_memory import pinned_array  # where there are any
 
         info = self._info(name)
         with self._failures:

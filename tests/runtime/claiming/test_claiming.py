@@ -22,10 +22,10 @@ from tflgpu.runtime.device_memory import DeviceMemory
 from tflgpu.runtime.executors import claiming_executor
 from tflgpu.runtime.executors.claiming_executor import Worthwhile
 from tflgpu.runtime.executors.resident import LaunchedKernel
+from tflgpu.runtime.opencl.description import has_host_memory
 from tflgpu.runtime.opencl.devices import choose
-from tflgpu.runtime.opencl.limit_queries import has_host_memory
 from tflgpu.runtime.opencl.session import open_session, session_on
-from tflgpu.runtime.transfer.direct_transfer import DirectTransfer, SharedTransfer
+from tflgpu.runtime.transfer import DirectTransfer, SharedTransfer
 
 
 @pytest.fixture(scope="module", params=[1, 2, 5], ids="{} groups".format)

@@ -11,7 +11,7 @@ import pytest
 
 import tflgpu
 from tests.quick import RUNTIMES
-from tflgpu.runtime.opencl.loader import POCL_AFFINITY, TWO_CORES
+from tflgpu.runtime.opencl.driver_files import POCL_AFFINITY, TWO_CORES
 
 ROOT = Path(__file__).parents[3]
 

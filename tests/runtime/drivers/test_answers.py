@@ -9,7 +9,7 @@ from pathlib import Path
 import pyopencl as cl
 import pytest
 
-from tflgpu.runtime.opencl.drivers.answers import Answer, answer_of
+from tflgpu.runtime.opencl.driver_files import Answer, answer_of
 
 
 def test_a_driver_with_a_device(fake_driver: Callable[..., Path]) -> None:

@@ -17,10 +17,9 @@ import tflgpu
 from tests.quick import RUNTIMES
 from tests.support.models import Builder
 from tflgpu.errors import BuildError
-from tflgpu.runtime.opencl import build
+from tflgpu.runtime.opencl import build, compiler_process, compiler_server
 from tflgpu.runtime.opencl.build import build as build_program
-from tflgpu.runtime.opencl.compiling import compiler_process, compiler_server
-from tflgpu.runtime.opencl.compiling.compiler_process import compiled_apart, start_compiler
+from tflgpu.runtime.opencl.compiler_process import compiled_apart, start_compiler
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program
 from tflgpu.runtime.opencl.session import Session, open_session

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tflgpu.runtime.opencl.cubin import SPLIT_COMPILE, _Cuda, _Failure
+from tflgpu.runtime.opencl.program import SPLIT_COMPILE, _Cuda, _Failure
 
 CUBIN = ctypes.create_string_buffer(b"machine code", 12)
 

@@ -12,8 +12,7 @@ import pytest
 import tflgpu
 from tests.support.models import Builder
 from tests.support.program_parts import divide_programs
-from tflgpu.runtime.opencl import build, cubin, program, quirks
-from tflgpu.runtime.opencl.compiling import compiler_process
+from tflgpu.runtime.opencl import build, compiler_process, program, quirks
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.quirks import NVIDIA, Driver, Quirk, compiler_options
 from tflgpu.runtime.opencl.session import open_session
@@ -103,7 +102,7 @@ def test_drafts_of_several_kernels_are_replaced_by_one_program(
         linked.append(len(texts))
         return whole
 
-    monkeypatch.setattr(cubin, "link_ptx", link)
+    monkeypatch.setattr(program, "link_ptx", link)
     drafts.clear()
     model = tflgpu.compile(softmax_of_means(), three_kernels)
     assert drafts == [True] * 3 and linked == [3]

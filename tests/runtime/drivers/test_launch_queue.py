@@ -8,7 +8,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from tflgpu.runtime.executors.launch_queue import silent_launch
+from tflgpu.runtime.executors.launch_executor import silent_launch
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program, make_kernel
 from tflgpu.runtime.opencl.session import Session, open_session

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tflgpu.runtime.opencl.drivers.libraries import MULTIARCH, Search, unnamed
+from tflgpu.runtime.opencl.driver_files import MULTIARCH, Search, unnamed
 
 
 def found(root: Path, named: tuple[str, ...] = (), **environment: str) -> list[list[str]]:

@@ -12,13 +12,10 @@ import pytest
 import tflgpu
 from tests.cli.command import fail, invoke
 from tests.support.limited_devices import let_devices_be
-from tflgpu.driver_advice import hardware, missing_drivers
-from tflgpu.driver_advice.missing_drivers import Machine
 from tflgpu.errors import install_command
-from tflgpu.runtime.opencl import devices
-from tflgpu.runtime.opencl.drivers import sources
-from tflgpu.runtime.opencl.drivers.answers import Answer
-from tflgpu.runtime.opencl.drivers.sources import Tried, chosen, library_faults
+from tflgpu.runtime.opencl import devices, driver_files, missing_drivers
+from tflgpu.runtime.opencl.driver_files import Answer, Tried, chosen, library_faults
+from tflgpu.runtime.opencl.missing_drivers import Machine
 
 Write = Callable[..., Path]
 
@@ -30,14 +27,16 @@ DRIVER_VERSION = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.03  Tu
 @pytest.fixture(autouse=True)
 def _linux_without_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(sources, "tried_libraries", tuple)
-    monkeypatch.delenv(hardware.VISIBLE, raising=False)
+    monkeypatch.setattr(driver_files, "tried_libraries", tuple)
+    monkeypatch.delenv(missing_drivers.VISIBLE, raising=False)
 
 
 def sentences(root: Path, *found: tuple[str, str], environment: Mapping[str, str] | None = None) -> list[str]:
     variables = environment or {}
     faults = partial(library_faults, environment=variables, root=root)
-    return Machine(faults, chosen(variables), root, variables).gpu_advice(hardware.gpus_without_driver(found, root))
+    return Machine(faults, chosen(variables), root, variables).gpu_advice(
+        missing_drivers.gpus_without_driver(found, root)
+    )
 
 
 def nvidia(write: Write) -> None:
@@ -127,14 +126,14 @@ def test_displays_that_compute_nothing_are_no_gpus(write: Write, tmp_path: Path)
 def test_nvidia_with_render_nodes_is_named_once(write: Write, tmp_path: Path) -> None:
     nvidia(write)
     render_node(write, "nvidia", "0x10de")
-    assert [gpu.node for gpu in hardware.gpus(tmp_path)] == ["/dev/nvidia0"]
+    assert [gpu.node for gpu in missing_drivers.gpus(tmp_path)] == ["/dev/nvidia0"]
 
 
 def test_gpus_that_are_hidden_on_purpose(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvidia(write)
-    monkeypatch.setenv(hardware.VISIBLE, "0")
+    monkeypatch.setenv(missing_drivers.VISIBLE, "0")
     assert len(sentences(tmp_path)) == 1
-    monkeypatch.setenv(hardware.VISIBLE, "")
+    monkeypatch.setenv(missing_drivers.VISIBLE, "")
     assert sentences(tmp_path) == []
 
 
@@ -157,7 +156,7 @@ def test_a_library_that_fails_is_named(write: Write, tmp_path: Path, monkeypatch
     write("usr/lib/libigdrcl.so")
     other = write("usr/lib/libPVROCL.so")
     tried = (Tried(str(library), Answer(0, "crashes")), Tried(str(other), Answer(1)))
-    monkeypatch.setattr(sources, "tried_libraries", lambda: tried)
+    monkeypatch.setattr(driver_files, "tried_libraries", lambda: tried)
     (sentence,) = sentences(tmp_path)
     assert sentence.endswith(f"; {library} crashes")
 
@@ -175,8 +174,8 @@ def test_nvidia_smi_where_there_are_no_nodes(write: Write, monkeypatch: pytest.M
     program = write("bin/nvidia-smi", "#!/bin/sh\necho 'GPU 0: NVIDIA L4 (UUID: GPU-1)'\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent))
-    monkeypatch.setattr(hardware, "_nvidia_nodes", lambda _: [])
-    assert [(g.name, g.node) for g in hardware.gpus() if g.maker == "NVIDIA"] == [("NVIDIA L4", "nvidia-smi")]
+    monkeypatch.setattr(missing_drivers, "_nvidia_nodes", lambda _: [])
+    assert [(g.name, g.node) for g in missing_drivers.gpus() if g.maker == "NVIDIA"] == [("NVIDIA L4", "nvidia-smi")]
 
 
 def test_a_cpu_runtime_by_machine(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,10 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
+from tflgpu.runtime import pinned_transfer
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import Session, open_session
-from tflgpu.runtime.transfer import silent_copies
-from tflgpu.runtime.transfer.silent_copies import SilentCopies
+from tflgpu.runtime.pinned_transfer import SilentCopies
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_bytes_arrive(finds: bool, writable: bool, session: Session, monkeypatch
     if finds:
         monkeypatch.setattr(cl, "enqueue_copy", refuse)
     else:
-        monkeypatch.setattr(silent_copies, "loader_function", lambda *_: None)
+        monkeypatch.setattr(pinned_transfer, "loader_function", lambda *_: None)
     copies, buffer = SilentCopies(session.queue), cl.Buffer(session.context, cl.mem_flags.READ_WRITE, 64)
     whole, part, found = np.arange(16, dtype=np.float32), np.full(4, 7, np.float32), np.zeros(16, np.float32)
     part.flags.writeable = writable

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 
 LISTS = """
 import json, os, sys, tflgpu
-from tflgpu.runtime.opencl.drivers.sources import source_of, tried_libraries
+from tflgpu.runtime.opencl.driver_files import source_of, tried_libraries
 before = dict(os.environ)
 devices = [(d.name, d.type, source_of(d.handle.platform)) for d in tflgpu.devices()]
 assert dict(os.environ) == before
@@ -76,7 +76,7 @@ def test_a_variable_of_another_loader_hides_no_driver(fake_driver: Callable[...,
 
 def test_importing_opens_no_driver(fake_driver: Callable[..., Path]) -> None:
     crashes = fake_driver("libigdrcl.so", "CRASHES")
-    script = "import sys, tflgpu, tflgpu.api; from tflgpu.runtime.opencl.drivers.answers import answer_of as asked\n"
+    script = "import sys, tflgpu, tflgpu.api; from tflgpu.runtime.opencl.driver_files import answer_of as asked\n"
     script += "assert asked.cache_info().misses == 0; tflgpu.devices(); assert asked.cache_info().misses == 1"
     python("-c", script, LD_LIBRARY_PATH=str(crashes.parent))
 

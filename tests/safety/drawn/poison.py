@@ -16,7 +16,7 @@ import tflgpu
 from tflgpu.artifact.executable import HEADER, Executable
 from tflgpu.graph.layout import LANES
 from tflgpu.runtime.executors.executor import Executor
-from tflgpu.runtime.transfer.transfer import end
+from tflgpu.runtime.transfer import end
 from tflgpu.target import ITEM_BYTES
 
 NANS = 0xFFFFFFFF  # a NaN as a float and as two halves, -1 as integers

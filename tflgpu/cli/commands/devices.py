@@ -17,7 +17,7 @@ from tflgpu.cli.measurements import measured_devices, measurements_table
 from tflgpu.cli.terminal.listing import Listing
 from tflgpu.measure.device_model_files import FORMAT, DeviceModel
 from tflgpu.runtime.opencl.devices import Device, choose, idle_gpus, no_device
-from tflgpu.runtime.opencl.drivers.sources import source_of
+from tflgpu.runtime.opencl.driver_files import source_of
 from tflgpu.runtime.opencl.quirks import Driver, demotion
 from tflgpu.target.probes import Probes
 

@@ -13,22 +13,19 @@ from numpy.typing import NDArray
 
 from tflgpu.artifact.executable import Array, Binding, Claiming, Executable
 from tflgpu.runtime.device_memory import DeviceMemory, Value
-from tflgpu.runtime.executors.executor import NOWHERE, Interval, PreparedRun
-from tflgpu.runtime.executors.one_kernel import OneKernelExecutor
+from tflgpu.runtime.executors.executor import NOWHERE, Interval, OneKernelExecutor, PreparedRun
 from tflgpu.runtime.executors.resident import (
     PACE,
     LaunchedKernel,
     Pace,
     ResidentKernel,
 )
-from tflgpu.runtime.fastest import fastest
-from tflgpu.runtime.opencl.clock import measure_launches
-from tflgpu.runtime.opencl.limit_queries import has_host_memory, has_shared_memory
+from tflgpu.runtime.opencl.clock import fastest, measure_launches
+from tflgpu.runtime.opencl.description import has_host_memory, has_shared_memory
 from tflgpu.runtime.opencl.program import Program, make_kernel, set_number
 from tflgpu.runtime.opencl.quirks import Driver, quirks_of
 from tflgpu.runtime.opencl.session import Session, profiling_queue
-from tflgpu.runtime.transfer.direct_transfer import DirectTransfer, SharedTransfer
-from tflgpu.runtime.transfer.transfer import Transfer, end
+from tflgpu.runtime.transfer import DirectTransfer, SharedTransfer, Transfer, end
 from tflgpu.target import HOST_DTYPES
 
 # Spin limit of a work-group that waits for the others, in polls: about a millisecond. Tiles take microseconds.

@@ -13,13 +13,11 @@ import pyopencl as cl
 
 from tflgpu.artifact.executable import Array, Binding, Executable
 from tflgpu.runtime.device_memory import DeviceMemory, Place, Value
-from tflgpu.runtime.executors.allocation import allocated
-from tflgpu.runtime.executors.held_state import HeldState, read_value, write_value
+from tflgpu.runtime.executors.buffers import HeldState, allocated, read_value, write_value
 from tflgpu.runtime.executors.in_flight import InFlightRun, InFlightRuns
-from tflgpu.runtime.opencl.copies import copy
 from tflgpu.runtime.opencl.program import Program, set_number
-from tflgpu.runtime.opencl.session import Session
-from tflgpu.runtime.transfer.transfer import Passage, Transfer
+from tflgpu.runtime.opencl.session import Session, copy
+from tflgpu.runtime.transfer import Passage, Transfer
 
 # Begin and end of a launch on the device, in seconds since the first launch of the run began.
 Interval = tuple[float, float]
@@ -380,3 +378,35 @@ class Executor(ABC):
     def _new_buffer(self, number: int, size: int) -> cl.Buffer:
         """Return a new buffer of ``size`` bytes, which kernels or callers write."""
         return cl.Buffer(self.session.context, cl.mem_flags.READ_WRITE, size)
+
+
+class OneKernelExecutor(Executor):
+    """Runs all launches in one kernel, whose first arguments are the model's memory, and every movable binding."""
+
+    @property
+    def _memory(self) -> Sequence[cl.Buffer]:
+        """The buffers that the kernel gets."""
+        return self._buffers
+
+    def _bind_whole(self, kernel: cl.Kernel) -> int:
+        """Set the first arguments of the kernel. Returns the number of the next one."""
+        for i, buffer in enumerate(self._memory):
+            kernel.set_arg(i, buffer)
+        argument = len(self._memory)
+        for number in self.executable.movable:
+            buffer, offset = self._home(number)
+            kernel.set_arg(argument, buffer)
+            set_number(kernel, argument + 1, self._offset_type(offset))
+            argument += 2
+        return argument
+
+    def _argument_of(self, number: int) -> int:
+        """Return the argument that is a buffer which callers hold."""
+        return number
+
+    def _follow(self, kernel: cl.Kernel) -> None:
+        """Note the uses of movable bindings, and of what callers hold, by the kernel."""
+        for i, number in enumerate(self.executable.movable):
+            self._uses[number].append(Use(kernel, len(self._memory) + 2 * i, 1))
+        for number in self.executable.held:
+            self._held_uses[number].append((kernel, self._argument_of(number)))

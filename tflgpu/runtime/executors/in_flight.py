@@ -12,7 +12,7 @@ import pyopencl as cl
 
 from tflgpu.artifact.executable import Array
 from tflgpu.errors import DeviceError
-from tflgpu.runtime.transfer.transfer import Passage
+from tflgpu.runtime.transfer import Passage
 
 # Inferences of one executor: enough for half a millisecond of a small model, and a bound on the memory that they take.
 AT_MOST = 8

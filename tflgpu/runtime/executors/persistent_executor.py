@@ -12,15 +12,13 @@ import pyopencl as cl
 
 from tflgpu.artifact.executable import DeviceBuffer, Executable, Persistent
 from tflgpu.errors import DeviceError
-from tflgpu.runtime.executors.allocation import allocated
-from tflgpu.runtime.executors.executor import Interval
-from tflgpu.runtime.executors.launch_queue import LaunchQueue
-from tflgpu.runtime.executors.one_kernel import OneKernelExecutor
+from tflgpu.runtime.executors.buffers import allocated
+from tflgpu.runtime.executors.executor import Interval, OneKernelExecutor
+from tflgpu.runtime.executors.launch_executor import LaunchQueue
 from tflgpu.runtime.opencl.clock import Launch
-from tflgpu.runtime.opencl.copies import copy
 from tflgpu.runtime.opencl.program import Program, make_kernel, set_number
-from tflgpu.runtime.opencl.session import Session
-from tflgpu.runtime.transfer.pinned_transfer import PinnedTransfer
+from tflgpu.runtime.opencl.session import Session, copy
+from tflgpu.runtime.pinned_transfer import PinnedTransfer
 
 # How often a work-group polls for the others at a barrier. It takes seconds; the longest kernels take milliseconds.
 SPIN_LIMIT = 1 << 22

@@ -14,8 +14,7 @@ import pyopencl as cl
 from tflgpu.artifact.cache import Cache, Key, kernel_key, warn_once
 from tflgpu.artifact.executable import Executable
 from tflgpu.errors import BuildError, DeviceError
-from tflgpu.runtime.opencl.interruptible import interruptible
-from tflgpu.runtime.opencl.process import Helping, starts_threads
+from tflgpu.runtime.opencl.process import Helping, interruptible, starts_threads
 from tflgpu.runtime.opencl.program import (
     Program,
     binaries_of,
@@ -72,7 +71,7 @@ def load_compiler(device: cl.Device, opening: SessionOpening) -> None:
         device: Its driver is meant.
         opening: The session, which may not be open yet.
     """
-    from tflgpu.runtime.opencl.compiling.compiler_process import start_compiler  # a warm start does without
+    from tflgpu.runtime.opencl.compiler_process import start_compiler  # a warm start does without
 
     if not start_compiler(device) and device not in _loading and starts_threads():
         thread = _loading[device] = threading.Thread(target=_compile_nothing, args=(opening,), name="tflgpu-compiler")
@@ -156,7 +155,7 @@ def build_together(
 
 
 def _compiled(source: str, session: Session, parts: int, *, draft: bool) -> Program:
-    from tflgpu.runtime.opencl.compiling.compiler_process import compiled_apart  # a warm start does without
+    from tflgpu.runtime.opencl.compiler_process import compiled_apart  # a warm start does without
 
     if binary := compiled_apart(session.device.handle, source):
         program = load_program(session.context, binary)

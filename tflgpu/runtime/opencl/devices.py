@@ -15,16 +15,13 @@ import pyopencl as cl
 
 from tflgpu.artifact.cache import DeviceIdentity
 from tflgpu.errors import DeviceError, DeviceWarning, warn_caller
-from tflgpu.runtime.description import DeviceDescription
-from tflgpu.runtime.opencl.drivers.sources import chosen, library_faults
-from tflgpu.runtime.opencl.integer_units import integer_unit
-from tflgpu.runtime.opencl.limit_queries import language_of_atomics, limits_of
-from tflgpu.runtime.opencl.loader import drivers_visible
+from tflgpu.runtime.opencl.description import DeviceDescription, integer_unit, language_of_atomics, limits_of
+from tflgpu.runtime.opencl.driver_files import chosen, drivers_visible, library_faults
 from tflgpu.runtime.opencl.process import Using
 from tflgpu.runtime.opencl.quirks import INTEL, POCL, Driver, demotion, faster_family, is_simulator
 
 if TYPE_CHECKING:
-    from tflgpu.driver_advice.missing_drivers import Machine
+    from tflgpu.runtime.opencl.missing_drivers import Machine
 
 VARIABLE = "TFLGPU_DEVICE"
 
@@ -156,7 +153,7 @@ def idle_gpus(found: Sequence[Device]) -> list[str]:
     Args:
         found: The devices of OpenCL.
     """
-    from tflgpu.driver_advice.hardware import gpus_without_driver  # a start on a GPU does without
+    from tflgpu.runtime.opencl.missing_drivers import gpus_without_driver  # a start on a GPU does without
 
     missing = gpus_without_driver((device.name, device.platform) for device in found if device.type == "gpu")
     return _machine().gpu_advice(missing) if missing else []
@@ -171,7 +168,7 @@ def no_device() -> DeviceError:
 
 def _machine() -> Machine:
     """Return the facts for advice about drivers."""
-    from tflgpu.driver_advice.missing_drivers import Machine  # most starts do without
+    from tflgpu.runtime.opencl.missing_drivers import Machine  # most starts do without
 
     return Machine(library_faults, chosen(os.environ))
 

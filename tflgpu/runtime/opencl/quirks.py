@@ -14,8 +14,52 @@ from typing import Literal
 import pyopencl as cl
 
 from tflgpu.errors import install_command
-from tflgpu.runtime.opencl.missing_functions import MISSING_FUNCTIONS, UNALIGNED_HALVES
 from tflgpu.target import Limits
+
+# fma adds a product's rounding error, which products of halves of the digits tell. sin and cos are those of multiples
+# of pi, which every libclc has; two floats hold 1 / pi, so that a large number keeps its place in the circle.
+MISSING_FUNCTIONS = """
+#define DEFINE_FMA(n) \\
+  float##n __attribute__((overloadable)) fma_of_halves(float##n x, float##n y, float##n z) { \\
+    const float##n product = x * y; \\
+    const float##n x0 = as_float##n(as_int##n(x) & ~0xfff), y0 = as_float##n(as_int##n(y) & ~0xfff); \\
+    const float##n x1 = x - x0, y1 = y - y0; \\
+    return product + z + (x0 * y0 - product + x0 * y1 + x1 * y0 + x1 * y1); \\
+  }
+DEFINE_FMA()
+DEFINE_FMA(4)
+DEFINE_FMA(16)
+#define fma fma_of_halves
+#define DEFINE_CIRCULAR(name, n) \\
+  float##n __attribute__((overloadable)) name##_of_radians(float##n x) { \\
+    const float##n halves = x * 0.31830987f; \\
+    const float##n rest = fma(x, (float##n)(0.31830987f), -halves) + x * 1.2841276e-8f; \\
+    return name##pi(halves - 2.0f * rint(0.5f * halves) + rest); \\
+  }
+DEFINE_CIRCULAR(sin, 4)
+DEFINE_CIRCULAR(sin, 16)
+DEFINE_CIRCULAR(cos, 4)
+DEFINE_CIRCULAR(cos, 16)
+#define sin sin_of_radians
+#define cos cos_of_radians
+"""
+
+# Sixteen halves at any multiple of 8 bytes, as four times four.
+UNALIGNED_HALVES = """
+float16 load_unaligned_halves(__global const half *p) {
+  return (float16)(vloada_half4(0, p), vloada_half4(1, p), vloada_half4(2, p), vloada_half4(3, p));
+}
+void store_unaligned_halves(float16 v, __global half *p) {
+  vstorea_half4(v.s0123, 0, p);
+  vstorea_half4(v.s4567, 1, p);
+  vstorea_half4(v.s89ab, 2, p);
+  vstorea_half4(v.scdef, 3, p);
+}
+#undef vload_half16
+#undef vstore_half16
+#define vload_half16(offset, p) load_unaligned_halves((p) + 16 * (offset))
+#define vstore_half16(v, offset, p) store_unaligned_halves((v), (p) + 16 * (offset))
+"""
 
 INTEL = "Intel(R) OpenCL"
 NVIDIA = "NVIDIA CUDA"
@@ -189,7 +233,7 @@ QUIRKS: tuple[Quirk, ...] = (
         "empty copies",
         lambda driver: driver.platform == POCL and driver.version >= (6, 0),
         fault="a copy of no bytes is an INVALID_VALUE, as OpenCL before 2.1 has it",
-        remedy="runtime/opencl/copies.py enqueues none",
+        remedy="runtime/opencl/session.py enqueues none",
         source="PoCL 6.0 and 7.1, not 3.0",
     ),
     Quirk(
@@ -244,14 +288,14 @@ QUIRKS: tuple[Quirk, ...] = (
         "threads on one core",
         lambda driver: driver.platform == POCL,
         fault="Linux often wakes both threads of two on the same core, for milliseconds, and leaves the other one idle",
-        remedy="runtime/opencl/loader.py lets PoCL keep each to a core, where there are two",
+        remedy="runtime/opencl/driver_files.py lets PoCL keep each to a core, where there are two",
         source="DeepLabV3 takes 4.5 or 9 ms without; docs/internals/measurements/cpu.md",
     ),
     Quirk(
         "cache at home",
         lambda driver: driver.platform == POCL,
         fault="there is no device where PoCL cannot make its cache below the home directory",
-        remedy="runtime/opencl/loader.py gives it a temporary folder there",
+        remedy="runtime/opencl/driver_files.py gives it a temporary folder there",
         source="PoCL 3.0 with HOME=/dev/null",
     ),
     Quirk(
@@ -272,7 +316,7 @@ QUIRKS: tuple[Quirk, ...] = (
         "text for a binary",
         lambda driver: driver.platform == NVIDIA,
         fault="a program's binary is PTX, which is compiled again at every load: 0.31 s for MobileNetV1 on an H200",
-        remedy="runtime/opencl/cubin.py links it to machine code, which loads in 0.4 ms; until then it is a draft",
+        remedy="runtime/opencl/program.py links it to machine code, which loads in 0.4 ms; until then it is a draft",
         source="docs/internals/measurements/compiling.md",
         draft_options=("-cl-nv-opt-level=1",),
     ),

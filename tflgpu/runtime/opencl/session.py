@@ -1,4 +1,4 @@
-"""A context and an in-order queue on one device."""
+"""A context and an in-order queue on one device, and copies between it and the host."""
 
 from __future__ import annotations
 
@@ -10,14 +10,39 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any, cast
 
+import numpy as np
 import pyopencl as cl
+from numpy.typing import NDArray
 
 from tflgpu.errors import DeviceError
 from tflgpu.runtime.opencl import process
+from tflgpu.runtime.opencl.description import OLDEST_LANGUAGE
 from tflgpu.runtime.opencl.devices import Device, devices, root_device, with_handle
-from tflgpu.runtime.opencl.limit_queries import OLDEST_LANGUAGE
 from tflgpu.runtime.opencl.process import Helping, inside, starts_threads
 from tflgpu.runtime.opencl.quirks import Driver, quirks_of, with_advice
+
+Place = cl.Buffer | NDArray[Any]
+
+
+def copy(queue: cl.CommandQueue, target: Place, source: Place, **arguments: Any) -> tuple[cl.Event, ...]:
+    """Enqueue a copy, unless there are no bytes to copy.
+
+    At least one of both places is on the host, or ``byte_count`` is given.
+
+    Args:
+        queue: Of the context of both.
+        target: Gets the bytes.
+        source: Has the bytes.
+        **arguments: Others of pyopencl's ``enqueue_copy``.
+
+    Returns:
+        Its event, or nothing.
+    """
+    sizes = [place.nbytes for place in (target, source) if isinstance(place, np.ndarray)]
+    if 0 in (*sizes, arguments.get("byte_count")):
+        return ()  # OpenCL before 2.1 has no copy of no bytes
+    return (cl.enqueue_copy(queue, target, source, **arguments),)
+
 
 _INLINE = cast(cl.command_queue_properties, 1 << 31)  # CL_QUEUE_THREAD_LOCAL_EXEC_ENABLE_INTEL, unknown to pyopencl
 

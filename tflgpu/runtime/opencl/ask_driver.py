@@ -1,7 +1,7 @@
 """Offers of a driver's library, asked as the OpenCL loader asks it.
 
-A driver that does not fit its hardware may crash or hang when it is loaded. So `answers.py` runs this file as a program
-of its own, which imports nothing but the standard library: the answer goes to stdout.
+A driver that does not fit its hardware may crash or hang when it is loaded. So `driver_files.py` runs this file as a
+program of its own, which imports nothing but the standard library: the answer goes to stdout.
 """
 
 from __future__ import annotations

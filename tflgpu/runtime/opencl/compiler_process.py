@@ -12,9 +12,9 @@ import pyopencl as cl
 
 from tflgpu.errors import BuildError
 from tflgpu.processes.server_process import ServerProcess, can_run, end_in_words
-from tflgpu.runtime.opencl.compiling import compiler_server
+from tflgpu.runtime.opencl import compiler_server
 from tflgpu.runtime.opencl.devices import root_device
-from tflgpu.runtime.opencl.drivers.sources import source_of
+from tflgpu.runtime.opencl.driver_files import source_of
 from tflgpu.runtime.opencl.program import build_options, whole_text
 from tflgpu.runtime.opencl.quirks import Driver, quirks_of, with_advice
 

@@ -1,1 +1,0 @@
-"""Drivers: the files that name them, libraries that no file names, and GPUs that have none."""

@@ -1,1 +1,0 @@
-"""Copies between callers' arrays on the host and the device's buffers of inputs and outputs."""
