@@ -25,7 +25,7 @@ from tests.support import branches
 from tests.support.compiled_before import compiled_once, kept_programs
 from tests.support.unoptimized import without_optimization
 from tests.tiers import mark_tests, without_devices
-from tflgpu.artifact.cache import faults
+from tflgpu.artifact.cache import directory
 from tflgpu.runtime.opencl.quirks import Driver, quirks_of
 
 # Tests share a cache of their own, and find nothing that an earlier run, or the user, left behind. Workers and other
@@ -177,7 +177,7 @@ def half_device() -> tflgpu.Device:
 @pytest.fixture
 def fresh_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cause of trouble with the cache is reported once in a process; each test is as good as a process of its own."""
-    monkeypatch.setattr(faults, "_reported", {})
+    monkeypatch.setattr(directory, "_reported", {})
 
 
 @pytest.fixture(scope="session")

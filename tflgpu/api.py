@@ -33,7 +33,7 @@ from tflgpu.runtime.signatures import Family, Signatures
 from tflgpu.runtime.submission import Submission
 
 if TYPE_CHECKING:
-    from tflgpu.model.metadata.declarations import ModelMetadata
+    from tflgpu.model.declared_metadata import ModelMetadata
     from tflgpu.opening.early_start import Compilation
     from tflgpu.report.table import Table
     from tflgpu.runtime.model_session import Bind, ModelSession, OpenSignature
@@ -183,7 +183,7 @@ class CompiledModel:
         The file is read again. Raises ModelError if it has changed since, or its metadata are damaged, OSError if it
         cannot be read.
         """
-        from tflgpu.model.metadata.labels_in_file import labels_in_file  # a start does without
+        from tflgpu.model.metadata import labels_in_file  # a start does without
 
         return tuple(self._of_file(labels_in_file))
 
@@ -193,7 +193,7 @@ class CompiledModel:
 
         Empty without metadata. Reads the file again, and raises what :attr:`labels` does.
         """
-        from tflgpu.model.metadata.metadata_reader import read_metadata  # a start does without
+        from tflgpu.model.metadata import read_metadata  # a start does without
 
         return self._of_file(read_metadata)
 

@@ -24,9 +24,8 @@ from benchmarks.publish import publish
 from benchmarks.ways.precisions import EXACT, errors, outputs
 from benchmarks.ways.rounds import SEED, compare
 from tflgpu.inputs import random_input
-from tflgpu.inputs.images import read_image
-from tflgpu.inputs.preprocessing import Preprocessing
-from tflgpu.model.metadata.declarations import Normalization
+from tflgpu.inputs.images import Preprocessing, read_image
+from tflgpu.model.declared_metadata import Normalization
 from tflgpu.options import KernelFamily
 from tflgpu.runtime.opencl.devices import choose
 

@@ -9,9 +9,9 @@ from ai_edge_litert.interpreter import Interpreter
 
 from tflgpu.frontend.control_flow.call import CONTROL_FLOW
 from tflgpu.frontend.resource_variables import VARIABLE_OPERATORS
-from tflgpu.model.checks.operator_arity import LEAST_CUSTOM
+from tflgpu.model.checks import LEAST_CUSTOM
+from tflgpu.model.operator_options import BUILTINS
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.model.writer_options import BUILTINS
 from tflgpu.ops import REGISTRY
 from tflgpu.ops.declaration import SIZED
 

@@ -18,7 +18,7 @@ from tests.cli.documented import check
 from tests.evaluate.image_sets import annotated_set, labelled_set
 from tests.support import litert
 from tflgpu.inputs import InputReader
-from tflgpu.model.metadata.labels_in_file import labels_in_file
+from tflgpu.model.metadata import labels_in_file
 from tflgpu.model.tensor_info import TensorInfo
 
 CLASSIFIER = "mobilenet_v1_0.25_224_quant.tflite"

@@ -21,7 +21,7 @@ import tflgpu
 from tests.artifact.cache.damage import DAMAGE, broken_pages, flip, garbage, not_a_folder, poison, wrong_settings
 from tests.artifact.replaced_models import factor_of
 from tests.safety.models import scaled
-from tflgpu.artifact.cache import Cache, faults, pack
+from tflgpu.artifact.cache import Cache, directory, pack
 
 FACTORS = (2.0, 3.0)
 
@@ -102,7 +102,7 @@ def fault_of_round(original: Path, place: Path, rng: random.Random) -> str | Non
     shutil.copytree(original, place)
     bundle = rng.random() < 0.3
     options = damage_bundle(place, rng) if bundle else damage_cache(place, rng)
-    faults._reported.clear()
+    directory._reported.clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for factor in FACTORS:

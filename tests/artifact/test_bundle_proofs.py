@@ -14,7 +14,7 @@ from tests.artifact.cache.damage import KEY, flip, store
 from tests.artifact.cache.entries import same
 from tests.artifact.keys import make_key
 from tflgpu.artifact.cache import Cache, pack
-from tflgpu.artifact.cache.signature import DIGITS, Proof, check_proof, signer
+from tflgpu.artifact.cache.bundle import DIGITS, Proof, check_proof, signer
 from tflgpu.errors import BundleError, CacheWarning
 from tflgpu.options import CacheFiles
 
@@ -110,7 +110,7 @@ import sys
 sys.modules["cryptography"] = None
 from pathlib import Path
 from tflgpu.artifact.cache import Cache
-from tflgpu.artifact.cache.signature import Proof
+from tflgpu.artifact.cache.bundle import Proof
 try:
     Cache([Path(sys.argv[1])], proof=Proof(sys.argv[2]))
 except Exception as error:

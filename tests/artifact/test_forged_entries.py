@@ -16,7 +16,7 @@ import pytest
 import tflgpu
 from tests.safety.models import scaled
 from tflgpu.artifact import serializer
-from tflgpu.artifact.cache import Cache, Key, faults
+from tflgpu.artifact.cache import Cache, Key, directory
 from tflgpu.artifact.records import Blob, decode, encode
 from tflgpu.model.model_source import ModelContent
 from tflgpu.options import CacheFiles, Options
@@ -129,7 +129,7 @@ def test_any_field_is_a_right_answer_or_a_miss(
         parent[last] = rng.choice(mutations(parent[last]))
         kept = digest if rng.random() < 0.9 else {}
         cache.store(key, {f"blob.{i}": blob for i, blob in enumerate(blobs)}, {"artifact": changed, **kept})
-        monkeypatch.setattr(faults, "_reported", {})
+        monkeypatch.setattr(directory, "_reported", {})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", tflgpu.CacheWarning)
             model = tflgpu.compile(scaled(2.0), options)

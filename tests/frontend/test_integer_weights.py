@@ -14,9 +14,9 @@ from tests.support.planning import obstacles_of, plan_of
 from tests.support.targets import CPU, H200
 from tflgpu.codegen.link import link
 from tflgpu.fallback.schema_objects import packed, unpacked
-from tflgpu.model.constants.packed_integers import unpacked_nibbles
 from tflgpu.model.quantization import dequantized
 from tflgpu.model.reader import read_model
+from tflgpu.model.sparsity import unpacked_nibbles
 from tflgpu.options import KernelFamily, Quantized
 from tflgpu.target import Target
 

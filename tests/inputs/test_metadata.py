@@ -13,9 +13,8 @@ from tests.cli.command import MODEL, as_json, invoke
 from tests.conftest import missing
 from tflgpu.errors import ModelError
 from tflgpu.inputs import read_labels
-from tflgpu.model.metadata.declarations import ModelMetadata, Normalization
-from tflgpu.model.metadata.labels_in_file import labels_in_file
-from tflgpu.model.metadata.metadata_reader import read_metadata
+from tflgpu.model.declared_metadata import ModelMetadata, Normalization
+from tflgpu.model.metadata import labels_in_file, read_metadata
 
 DETECTOR = "coco_ssd_mobilenet_v1_1.0_quant_2018_06_29"
 

@@ -13,8 +13,8 @@ from tests.cli.command import MODEL
 from tests.support import litert
 from tests.support.models import Builder
 from tflgpu.inputs import InputReader
-from tflgpu.inputs.preprocessing import Preprocessing, normalization_of
-from tflgpu.model.metadata.declarations import Normalization
+from tflgpu.inputs.images import Preprocessing, normalization_of
+from tflgpu.model.declared_metadata import Normalization
 from tflgpu.model.tensor_info import Quantization, TensorInfo
 
 PIXELS = np.random.default_rng(0).integers(256, size=(37, 53, 3), dtype=np.uint8)

@@ -12,7 +12,7 @@ from ai_edge_litert import schema_py_generated as schema
 import tflgpu
 from tests.frontend.detectors import detector, draw
 from tflgpu.fallback.schema_objects import packed, unpacked
-from tflgpu.model.metadata.metadata_reader import read_metadata
+from tflgpu.model.metadata import read_metadata
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import CpuPart, Options

@@ -12,9 +12,9 @@ from flatbuffers import flexbuffers
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from tflgpu.model.operator_options import BUILTINS
 from tflgpu.model.tensor_info import Quantization
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.model.writer_options import BUILTINS
 
 Array = NDArray[Any]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import tflite
 
+from tflgpu.model.operator_options import BUILTINS, options_table
 from tflgpu.model.tensor_info import Quantization
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.model.writer_options import BUILTINS, options_table
 
 
 def test_every_option_table_is_reached_by_an_operator() -> None:

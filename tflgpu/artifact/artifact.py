@@ -10,6 +10,7 @@ import numpy as np
 
 from tflgpu.artifact.executable import Array, Binding, Executable
 from tflgpu.graph.layout import Shape
+from tflgpu.model.run_time_numbers import Bound, Trim
 from tflgpu.model.tensor_info import (
     InitialValues,
     Interface,
@@ -18,8 +19,6 @@ from tflgpu.model.tensor_info import (
     TensorIndex,
     TensorInfo,
 )
-from tflgpu.model.trims import Trim
-from tflgpu.model.trip_count import Bound
 from tflgpu.report.report import Report
 
 

@@ -43,7 +43,7 @@ from tflgpu.target import Target
 from tflgpu.version import __version__
 
 if TYPE_CHECKING:
-    from tflgpu.artifact.cache.signature import Proof
+    from tflgpu.artifact.cache.bundle import Proof
     from tflgpu.target.probes import Probes
 
 T = TypeVar("T")
@@ -97,7 +97,7 @@ def open_cache(options: Options) -> Cache | None:
 def _proof(files: CacheFiles) -> Proof | None:
     if files.bundle_key is None and not files.bundle_digest:
         return None
-    from tflgpu.artifact.cache.signature import Proof  # few starts need it
+    from tflgpu.artifact.cache.bundle import Proof  # few starts need it
 
     return Proof(files.bundle_key, tuple(files.bundle_digest or ()))
 

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from tflgpu.batch.row_source import Rows, fitted, stacked
 from tflgpu.inputs import InputReader, naming
-from tflgpu.inputs.images import decode_image
-from tflgpu.inputs.input_folder import IMAGES
-from tflgpu.inputs.preprocessing import image_shape
+from tflgpu.inputs.images import decode_image, image_shape
+from tflgpu.inputs.input_reader import IMAGES
 from tflgpu.model.tensor_info import TensorInfo
 
 ARRAYS, ARCHIVES = ".npy", (".zip", ".tar", ".tar.gz", ".tgz")

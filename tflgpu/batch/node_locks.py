@@ -8,8 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from tflgpu.artifact.cache.directory import make_private
-from tflgpu.artifact.cache.own_files import check_own_folder
+from tflgpu.artifact.cache.directory import check_own_folder, make_private
 
 
 def node_lock(name: str) -> FileLock:

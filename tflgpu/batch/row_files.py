@@ -11,7 +11,7 @@ from tflgpu.batch.listed_rows import ARCHIVES, ARRAYS, ListedRows, is_archive, l
 from tflgpu.batch.row_source import RowSource
 from tflgpu.batch.table_rows import PARQUET, READERS, TableRows
 from tflgpu.inputs import InputReader
-from tflgpu.inputs.input_folder import IMAGES
+from tflgpu.inputs.input_reader import IMAGES
 from tflgpu.model.tensor_info import TensorInfo
 
 LIST = ".txt"  # a file with the path of a file in each line

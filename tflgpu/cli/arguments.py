@@ -13,8 +13,7 @@ import typer
 
 import tflgpu
 from tflgpu.checking.option_declarations import choices_of, flat_names
-from tflgpu.inputs.input_folder import input_files
-from tflgpu.inputs.input_reader import InputReader
+from tflgpu.inputs.input_reader import InputReader, input_files
 from tflgpu.options import Options, options_of
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tflgpu.errors import ModelError
-from tflgpu.model.constants.stored_bytes import Bytes, stored_bytes
+from tflgpu.model.flat_table import Bytes, stored_bytes
 
 IDENTIFIER = b"TFL3"
 

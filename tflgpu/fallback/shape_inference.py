@@ -15,7 +15,7 @@ from tflgpu.fallback.submodel import Extract, Submodel
 from tflgpu.frontend.lower import InferShapes
 from tflgpu.graph.ir import Tensor
 from tflgpu.graph.layout import Shape
-from tflgpu.model.constants.stored_bytes import Bytes
+from tflgpu.model.flat_table import Bytes
 from tflgpu.model.model import Operator, Subgraph
 
 

@@ -7,7 +7,7 @@ from itertools import chain
 from operator import gt
 
 from tflgpu.graph.ir import Tensor
-from tflgpu.model.checks.subgraph_calls import called_by
+from tflgpu.model.checks import called_by
 from tflgpu.model.model import Operator, Subgraph
 from tflgpu.model.quantization import LEAST_SCALE, is_quantized
 from tflgpu.ops.image.window import VALID, span

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from tflgpu.model.checks.subgraph_calls import called_by
+from tflgpu.model.checks import called_by
 from tflgpu.model.model import FileTensor, Model, Operator
 
 TABLE_OPERATORS = ("HASHTABLE", "HASHTABLE_IMPORT", "HASHTABLE_FIND", "HASHTABLE_SIZE")

@@ -23,23 +23,24 @@ from tflgpu.frontend.resource_variables import VARIABLE_OPERATORS, variables_as_
 from tflgpu.frontend.run_time_sizes.open_axes import GraphSizes
 from tflgpu.graph.ir import Array, Graph, Tensor, TensorId, remove_dead
 from tflgpu.graph.layout import Shape
-from tflgpu.model.biases import bias_position, biases_of_sums
-from tflgpu.model.checks.subgraph_calls import called_by
-from tflgpu.model.constants.densified import densified
-from tflgpu.model.mixed_grids import mixture_reasons
+from tflgpu.model.checks import called_by
+from tflgpu.model.constants import densified
 from tflgpu.model.model import FileTensor, Model, Operator, Subgraph, VariableUse
 from tflgpu.model.quantization import (
     Grid,
+    bias_position,
+    biases_of_sums,
     dequantize_op,
     dynamic_weights,
     grid_of,
     has_grid,
     hold_op,
     is_quantized,
+    mixture_reasons,
     quantize_op,
     view_dtype,
 )
-from tflgpu.model.trims import Trim
+from tflgpu.model.run_time_numbers import Trim
 from tflgpu.ops import Emitter, Site, find_operator
 from tflgpu.ops.declaration import COMPLEX, SIZED
 from tflgpu.ops.limits import growth_reasons, result_reasons, site_reasons

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from tflgpu.frontend.control_flow.pieces import Call
 from tflgpu.graph.ir import Graph, Tensor
 from tflgpu.graph.layout import Shape
-from tflgpu.model.checks.operator_arity import LEAST_CUSTOM
+from tflgpu.model.checks import LEAST_CUSTOM
 from tflgpu.model.model import FileTensor
+from tflgpu.model.run_time_numbers import Trim
 from tflgpu.model.tensor_info import TensorIndex
-from tflgpu.model.trims import Trim
 
 # Custom operators that LiteRT, hence a CPU fallback, can run. Any other name is unknown.
 KNOWN_CUSTOM = frozenset(LEAST_CUSTOM)

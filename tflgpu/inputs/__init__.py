@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from tflgpu.inputs.input_folder import input_files
-from tflgpu.inputs.input_reader import InputReader, naming
-from tflgpu.inputs.labels import read_labels
-from tflgpu.inputs.random_inputs import random_input
+from tflgpu.inputs.input_reader import InputReader, input_files, naming, random_input, read_labels
 
 __all__ = ["InputReader", "input_files", "naming", "random_input", "read_labels"]

@@ -1,7 +1,9 @@
-"""The arrays that a model takes, from files of the user."""
+"""The arrays that a model takes, from files of the user or random, and the labels of its answers."""
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,12 +15,83 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tflgpu.inputs.arrays import read_array, read_named_arrays
-from tflgpu.inputs.images import Pixels, read_image
-from tflgpu.inputs.preprocessing import Preprocessing, image_shape, normalization_of
-from tflgpu.model.metadata.declarations import ModelMetadata
+from tflgpu.inputs.images import Pixels, Preprocessing, image_shape, normalization_of, read_image
+from tflgpu.model.declared_metadata import ModelMetadata
 from tflgpu.model.model_source import ModelSource, read_bytes
 from tflgpu.model.tensor_info import TensorInfo
+
+ARRAYS = (".npy", ".npz")
+IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+
+
+def input_files(folder: Path, suffixes: tuple[str, ...] = ARRAYS + IMAGES) -> list[Path]:
+    """Return the files of a folder that are inputs, in the alphabetical order of their names.
+
+    Args:
+        folder: Its own folders are not searched.
+        suffixes: Ends of names, with the dot, in lower case.
+
+    Raises:
+        OSError: The folder cannot be read.
+        ValueError: It has no such file.
+    """
+    files = sorted(p for p in folder.iterdir() if p.suffix.lower() in suffixes and p.is_file())
+    if not files:
+        raise ValueError(f"{folder} has no file that ends in {', '.join(suffixes)}")
+    return files
+
+
+_DAMAGE = (ValueError, EOFError, MemoryError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError)
+
+
+def read_array(path: Path) -> NDArray[Any]:
+    """Return the one array of a file.
+
+    Args:
+        path: An .npy file.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is no file with one array.
+    """
+    try:
+        with open(path, "rb") as file:
+            array = np.load(file, allow_pickle=False)
+    except _DAMAGE as error:
+        raise ValueError(f"{path} is not an array that numpy can read: {error}") from error
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{path} holds several arrays; an .npy file with one was expected")
+    return array
+
+
+def read_named_arrays(path: Path, infos: Sequence[TensorInfo]) -> list[NDArray[Any]]:
+    """Return the arrays of a file that have the inputs' names.
+
+    Args:
+        path: An .npz file. For a model of one input its only array may have any name.
+        infos: The inputs.
+
+    Returns:
+        An array for each input, in order.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is damaged, or lacks an input.
+    """
+    try:
+        with open(path, "rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                raise ValueError("it holds one array, as .npy files do")
+            arrays = {name: loaded[name] for name in loaded.files}
+    except _DAMAGE as error:
+        raise ValueError(f"{path} is not a file of arrays that numpy can read: {error}") from error
+    if len(infos) == len(arrays) == 1:
+        return list(arrays.values())
+    if missing := [info.name for info in infos if info.name not in arrays]:
+        held = ", ".join(map(repr, arrays)) or "none"
+        raise ValueError(f"{path} has no array named {', '.join(map(repr, missing))}; it has {held}")
+    return [arrays[info.name] for info in infos]
 
 
 class InputReader:
@@ -109,7 +182,7 @@ class InputReader:
 
     @cached_property
     def _metadata(self) -> ModelMetadata:
-        from tflgpu.model.metadata.metadata_reader import read_metadata  # only images need it
+        from tflgpu.model.metadata import read_metadata  # only images need it
 
         return read_metadata(read_bytes(self._model))
 
@@ -126,3 +199,43 @@ def naming(paths: Sequence[Path]) -> Iterator[None]:
     except ValueError as error:
         files = ", ".join(map(str, paths))
         raise ValueError(f"{files}: {error}" if files else str(error)) from error
+
+
+def random_input(info: TensorInfo, generator: np.random.Generator) -> NDArray[Any]:
+    """Return Gaussian numbers as the delegate's Inference Diff tool draws them.
+
+    With a mean of 1/2 and a deviation of 1/3, drawn again outside of [0, 1), and stretched to -1..1 for floats and to
+    all values for 8-bit and 16-bit integers. Wider integers, which may be indices, are 0 or 1.
+
+    https://github.com/tensorflow/tensorflow, lite/tools/evaluation/stages/inference_profiler_stage.cc
+
+    Args:
+        info: The input; its shape and element type are the result's.
+        generator: Is advanced.
+    """
+    dtype = np.dtype(info.dtype)
+    unit = generator.normal(0.5, 1 / 3, info.shape)
+    while (outside := (unit < 0) | (unit >= 1)).any():
+        unit = np.where(outside, generator.normal(0.5, 1 / 3, info.shape), unit)
+    if dtype.kind == "f":
+        return (2 * unit - 1).astype(dtype)
+    whole_range = dtype.kind in "iu" and dtype.itemsize < 4
+    lowest, highest = (np.iinfo(dtype).min, np.iinfo(dtype).max) if whole_range else (0, 1)
+    drawn: NDArray[Any] = np.floor(lowest + unit * (highest - lowest + 1)).astype(dtype)
+    return drawn
+
+
+def read_labels(path: Path) -> list[str]:
+    """Return the names of classes; line n of the file names class n.
+
+    Args:
+        path: A text file in UTF-8.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is no text in UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not a text file in UTF-8: {error}") from error

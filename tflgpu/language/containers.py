@@ -20,10 +20,9 @@ from tflgpu.language.metadata_messages import (
     section_metadata,
     task_metadata,
 )
-from tflgpu.model.constants.external_buffers import without_external_buffers
+from tflgpu.model.constants import without_external_buffers
 from tflgpu.model.flat_table import FlatTable
-from tflgpu.model.foreign_files import HEAD, described
-from tflgpu.model.model_source import check_is_file
+from tflgpu.model.model_source import HEAD, check_is_file, described
 
 MAGIC = b"LITERTLM"
 

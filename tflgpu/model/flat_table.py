@@ -1,4 +1,8 @@
-"""Tables of flatbuffers whose schemas no package brings, or not all of them: their fields by numbers."""
+"""Tables of flatbuffers by the numbers of their fields, and where a file has the bytes of a constant.
+
+A flatbuffer ends before 2 GB, so that what is larger lies after it, and the flatbuffer names its place in the file.
+Whatever reads a file asks here for these bytes.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,59 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from tflgpu.model.constants.stored_bytes import Bytes
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.errors import ModelError
 from tflgpu.model.text import decoded
+
+Bytes = bytes | bytearray | memoryview
+
+# Converters write an offset of 0 or 1 for bytes that are not after the flatbuffer.
+LAST_PLACEHOLDER = 1
+
+NOTHING = np.empty(0, np.uint8)
+
+
+def stored_bytes(file: Bytes, what: str, inside: Any, offset: int, size: int) -> NDArray[np.uint8]:
+    """Return a view of bytes of the file, or those inside the flatbuffer; empty if there are neither.
+
+    LiteRT looks into the flatbuffer first, too.
+
+    Args:
+        file: The whole file.
+        what: The name of what has these bytes, for messages.
+        inside: The vector of the flatbuffer; 0 or None for an absent one.
+        offset: The begin of the bytes after the flatbuffer.
+        size: Their number.
+
+    Raises:
+        ModelError: They are not in the file.
+    """
+    if isinstance(inside, np.ndarray) and inside.size:
+        return inside
+    if offset <= LAST_PLACEHOLDER:
+        return NOTHING
+    if offset + size > len(file):
+        raise ModelError(
+            f"the model is truncated: {what} lies in bytes {offset} to {offset + size}, behind the flatbuffer, and the "
+            f"file has {len(file)}; is it complete?"
+        )
+    return np.frombuffer(file, np.uint8, size, offset)
+
+
+def buffer_bytes(file: Bytes, index: int, buffer: Any) -> NDArray[np.uint8]:
+    """Return the bytes of a buffer.
+
+    Args:
+        file: The whole file.
+        index: The buffer's, for messages.
+        buffer: A table Buffer of the package ``tflite``.
+
+    Raises:
+        ModelError: They are not in the file.
+    """
+    return stored_bytes(file, f"buffer {index}", buffer.DataAsNumpy(), buffer.Offset(), buffer.Size())
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tflgpu.model.biases import biases_of_one_layer
 from tflgpu.model.model import FileTensor, Operator, Subgraph
+from tflgpu.model.quantization import biases_of_one_layer
 
 LSTMS = ("LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM")
 

@@ -12,7 +12,7 @@ import tflite
 from numpy.typing import NDArray
 
 from tflgpu.graph.layout import Shape
-from tflgpu.model.constants.sparsity import StoredForm
+from tflgpu.model.sparsity import StoredForm
 from tflgpu.model.tensor_info import Quantization
 
 Array = NDArray[np.generic]

@@ -3,20 +3,26 @@
 Constants are dequantized where they are read. Activations are floats. Each operator's result is rounded to a value that
 its integer type can hold (fake-quantize), so that the model has the accuracy that its authors measured. Model inputs
 and outputs are converted on the device.
+
+TFLite's kernels add biases to sums of products of integers, whatever scale is written beside them: it is that of the
+input times that of the weights. Some writers leave the scale out, or write 1. TensorFlow's converter may share one bias
+between two layers with different inputs, whose scales can only be right for one of them; the written scale is the
+right one then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tflgpu.graph.ir import EpilogueOp, Value
-from tflgpu.model.constants.packed_integers import unpacked_nibbles
 from tflgpu.model.model import FileTensor, Operator, Subgraph
+from tflgpu.model.sparsity import unpacked_nibbles
+from tflgpu.model.tensor_info import Quantization
 
 QUANTIZED_TYPES = ("int8", "uint8", "int16")
 
@@ -330,3 +336,99 @@ def hold_op(operator: Operator, inputs: Iterable[FileTensor], result: FileTensor
             return None
     sources = [grid_of(t) for t in inputs if has_grid(t)] if operator.code == "QUANTIZE" else []
     return requantize_op(sources[0], grid) if sources else fake_quantize_op(grid)
+
+
+# The inputs of a layer that are its image, its weights and its bias, and the axis of the weights with its outputs.
+BIASED_OPERANDS = {
+    "CONV_2D": (0, 1, 2, 0),
+    "DEPTHWISE_CONV_2D": (0, 1, 2, 3),
+    "FULLY_CONNECTED": (0, 1, 2, 0),
+    "TRANSPOSE_CONV": (2, 1, 3, 0),
+}
+
+SAME_SCALE = 1e-5  # relative difference of scales that are equal but for their rounding to floats
+
+
+@dataclass(frozen=True)
+class Use:
+    """A constant bias of integers in a layer of integers. product: the scales of its sums, one or one a channel."""
+
+    operator: int
+    bias: FileTensor
+    product: NDArray[np.float64]
+
+    @property
+    def is_as_written(self) -> bool:
+        """Whether the scales in the file are those of the sums."""
+        written = self.bias.quantization
+        if written is None or len(written.scale) not in (1, self.bias.size):
+            return False
+        return bool(np.all(np.abs(np.array(written.scale) - self.product) <= SAME_SCALE * np.abs(self.product)))
+
+    @property
+    def in_sums(self) -> FileTensor:
+        """The bias with the scales of the sums."""
+        scales = tuple(self.product.tolist())
+        return replace(self.bias, quantization=Quantization(scales, (0,) * len(scales)))
+
+
+def biases_of_sums(subgraph: Subgraph) -> Mapping[int, FileTensor]:
+    """Return what operators have as their bias in place of the file's tensor, by the operators' indices.
+
+    A written scale that is right for one of the layers that share a bias is believed in all of them.
+    """
+    uses = [*_uses(subgraph)]
+    believed = {use.bias.index for use in uses if use.is_as_written}
+    return {use.operator: use.in_sums for use in uses if use.bias.index not in believed}
+
+
+def biases_of_one_layer(subgraph: Subgraph) -> frozenset[int]:
+    """Return the operators whose bias has a written scale that is not theirs, but that of another layer with the same
+    bias."""
+    uses = [*_uses(subgraph)]
+    believed = {use.bias.index for use in uses if use.is_as_written}
+    return frozenset(use.operator for use in uses if use.bias.index in believed and not use.is_as_written)
+
+
+def bias_position(operator: Operator) -> int:
+    """Which input of a layer is its bias."""
+    return BIASED_OPERANDS[operator.code][2]
+
+
+def _uses(subgraph: Subgraph) -> Iterator[Use]:
+    for operator in subgraph.operators:
+        image, weights, bias, axis = BIASED_OPERANDS.get(operator.code, (0, 0, len(operator.inputs), 0))
+        if len(operator.inputs) <= bias or operator.inputs[bias] < 0:
+            continue
+        x, w, b = (subgraph.tensors[operator.inputs[place]] for place in (image, weights, bias))
+        if b.data is None or b.dtype not in ("int32", "int64") or x.dtype not in QUANTIZED_TYPES:
+            continue
+        if x.quantization is None or not has_grid(w) or w.quantization is None:
+            continue
+        scales = w.quantization.scale
+        if len(scales) == 1 or (w.quantization.axis == axis and len(scales) == b.size):
+            yield Use(operator.index, b, x.quantization.scale[0] * np.array(scales))
+
+
+# Operators that take integers and give floats, or the reverse.
+CONVERSIONS = frozenset(("DEQUANTIZE", "NumericVerify", "QUANTIZE", "TFLite_Detection_PostProcess"))
+
+# A mean of integers is as much of their number as they are.
+ONE_GRID = KEEPS_QUANTA | {"AVERAGE_POOL_2D"}
+
+
+def mixture_reasons(operator: Operator, tensors: Sequence[FileTensor]) -> Iterator[str]:
+    """Yield obstacles in the grids of what an operator takes and gives at run time: LiteRT's kernels see bare integers.
+
+    Args:
+        operator: The operator.
+        tensors: All tensors of its subgraph.
+    """
+    given = [tensors[t] for t in operator.inputs if t >= 0 and tensors[t].data is None]
+    for result in (tensors[t] for t in operator.outputs):
+        numbers = [t for t in (*given, result) if view_dtype(t) == "float32"]
+        types = sorted({t.dtype for t in numbers})
+        if operator.code not in CONVERSIONS and result in numbers and "float32" in types and len(types) > 1:
+            yield f"it mixes {' and '.join(types)} without a conversion"
+        elif operator.code in ONE_GRID and len({(t.dtype, t.quantization) for t in numbers if is_quantized(t)}) > 1:
+            yield "it takes integers as they are, which stand for other numbers in its result than in its input"

@@ -18,22 +18,22 @@ from numpy.typing import NDArray
 
 from tflgpu.errors import ModelError
 from tflgpu.graph.layout import Shape
-from tflgpu.model.checks.activation_grid import check_grid
-from tflgpu.model.checks.custom_options import check_custom_options
-from tflgpu.model.checks.element_types import check_element_types
-from tflgpu.model.checks.lstm_operands import check_lstm_operands
-from tflgpu.model.checks.operator_arity import check_arity
-from tflgpu.model.checks.option_values import check_option_values
-from tflgpu.model.checks.raw_constants import check_raw
-from tflgpu.model.checks.subgraph_calls import check_calls
-from tflgpu.model.constants.block_scales import with_block_scales
-from tflgpu.model.constants.external_buffers import external_buffer
-from tflgpu.model.constants.sparsity import StoredForm, densify, stored_form
-from tflgpu.model.constants.stored_bytes import Bytes, buffer_bytes, stored_bytes
-from tflgpu.model.flat_table import FlatTable
-from tflgpu.model.foreign_files import described
+from tflgpu.model.checks import (
+    check_arity,
+    check_calls,
+    check_custom_options,
+    check_element_types,
+    check_grid,
+    check_lstm_operands,
+    check_option_values,
+    check_raw,
+)
+from tflgpu.model.constants import external_buffer, with_block_scales
+from tflgpu.model.flat_table import Bytes, FlatTable, buffer_bytes, stored_bytes
 from tflgpu.model.model import DTYPES, NUMPY_TYPES, Array, FileTensor, Model, Operator, Signature, Subgraph, itemsize
+from tflgpu.model.model_source import described
 from tflgpu.model.operator_options import read_options
+from tflgpu.model.sparsity import StoredForm, densify, stored_form
 from tflgpu.model.tensor_info import Quantization, SignatureInfo, TensorInfo
 from tflgpu.model.text import decoded
 

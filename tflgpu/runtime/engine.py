@@ -14,8 +14,8 @@ from tflgpu.artifact.artifact import (
     pieces_of,
 )
 from tflgpu.artifact.executable import Array
+from tflgpu.model.run_time_numbers import trip_count
 from tflgpu.model.tensor_info import TensorIndex
-from tflgpu.model.trip_count import trip_count
 from tflgpu.runtime.executors.executor import Executor, LaunchTime
 
 # Iterations that are enqueued before the host waits for the device: an interrupt need not wait longer, and drivers keep

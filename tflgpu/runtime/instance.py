@@ -26,8 +26,8 @@ from tflgpu.artifact.artifact import (
 from tflgpu.artifact.cache import Cache
 from tflgpu.artifact.executable import SharedConstants, shared_constants
 from tflgpu.graph.layout import Shape
+from tflgpu.model.run_time_numbers import trimmed
 from tflgpu.model.tensor_info import TensorIndex
-from tflgpu.model.trims import trimmed
 from tflgpu.report.profile import KernelTime
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.device_memory import DeviceMemory, Value

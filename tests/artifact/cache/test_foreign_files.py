@@ -18,7 +18,7 @@ import xxhash
 from tests.artifact.cache.damage import KEY, entry, store
 from tests.artifact.cache.entries import model_key, same, stored
 from tflgpu.artifact.cache import Cache, evict, pack, payload, survey
-from tflgpu.artifact.cache.own_files import open_own
+from tflgpu.artifact.cache.directory import open_own
 from tflgpu.errors import CacheDirectoryError, CacheWarning
 
 pytestmark = pytest.mark.usefixtures("fresh_warnings")

@@ -32,7 +32,7 @@ from tests.artifact.cache.damage import (
 )
 from tests.artifact.cache.entries import faulty, model_key, same
 from tests.artifact.cache.killing import MODELS, SIZE, compile_all
-from tflgpu.artifact.cache import Cache, evict, faults, survey
+from tflgpu.artifact.cache import Cache, directory, evict, survey
 from tflgpu.errors import CacheWarning
 
 pytestmark = pytest.mark.usefixtures("fresh_warnings")
@@ -79,14 +79,14 @@ class DamagedDisk(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        faults._reported.clear()
+        directory._reported.clear()
         self.above = Path(tempfile.mkdtemp())
         self.folder = self.above / "cache"
         self.messages: list[str] = []
         self.cache = self.quietly(lambda: Cache([self.folder], limit=1 << 20))
 
     def teardown(self) -> None:
-        assert len(self.messages) == len(faults._reported), "one warning for each cause"
+        assert len(self.messages) == len(directory._reported), "one warning for each cause"
         shutil.rmtree(self.above)
 
     def quietly(self, do: Callable[[], Any]) -> Any:

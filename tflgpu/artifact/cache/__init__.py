@@ -7,22 +7,22 @@ used. Most records are named tuples: defining one takes 0.1 ms at import, a froz
 
 from __future__ import annotations
 
-from tflgpu.artifact.cache.directory import default_directory
-from tflgpu.artifact.cache.disk_cache import DEFAULT_LIMIT, Cache
-from tflgpu.artifact.cache.faults import warn_once
+from tflgpu.artifact.cache.directory import default_directory, warn_once
+from tflgpu.artifact.cache.disk_cache import DEFAULT_LIMIT, Cache, Finding, evict, pack, survey
 from tflgpu.artifact.cache.key import (
     FORMAT_FOLDER,
     DeviceIdentity,
     FileStamp,
     Key,
+    content_hash,
     kernel_key,
+    model_token,
+    token_of,
     trial_key,
     unit_key,
 )
-from tflgpu.artifact.cache.maintenance import Finding, evict, pack, survey
 from tflgpu.artifact.cache.payload import Payload
 from tflgpu.artifact.cache.store import Entry
-from tflgpu.artifact.cache.token import content_hash, model_token, token_of
 
 __all__ = [
     "DEFAULT_LIMIT",

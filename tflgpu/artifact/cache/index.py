@@ -20,8 +20,7 @@ from pathlib import Path
 import diskcache
 from diskcache.core import DBNAME, MODE_RAW
 
-from tflgpu.artifact.cache.directory import make_private
-from tflgpu.artifact.cache.own_files import check_own_folder, fault_of
+from tflgpu.artifact.cache.directory import check_own_folder, fault_of, make_private
 
 # Seconds to wait for another process, which holds the database for about a millisecond.
 TIMEOUT = 2.0

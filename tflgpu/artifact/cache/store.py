@@ -13,10 +13,15 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from tflgpu.artifact.cache import payload
-from tflgpu.artifact.cache.directory import check_private, make_private
-from tflgpu.artifact.cache.faults import warn_once
+from tflgpu.artifact.cache.directory import (
+    check_own_folder,
+    check_private,
+    is_folder,
+    make_private,
+    open_own,
+    warn_once,
+)
 from tflgpu.artifact.cache.key import FORMAT_FOLDER, NAME, Key
-from tflgpu.artifact.cache.own_files import check_own_folder, is_folder, open_own
 
 # Writing an entry takes seconds: the writer of a temporary file of this age no longer runs.
 STALE_SECONDS = 3600.0

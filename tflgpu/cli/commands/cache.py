@@ -16,8 +16,8 @@ from rich.markup import escape
 from tflgpu.artifact.cache import Cache, default_directory
 from tflgpu.artifact.cache.bundle import Bundle
 from tflgpu.artifact.cache.directory import expanded
+from tflgpu.artifact.cache.disk_cache import Finding, evict, survey
 from tflgpu.artifact.cache.key import FORMAT_FOLDER
-from tflgpu.artifact.cache.maintenance import Finding, evict, survey
 from tflgpu.artifact.cache.payload import UnreadableError
 from tflgpu.artifact.cache.store import Entry
 from tflgpu.cli.arguments import AsJson, CacheDirs

@@ -251,7 +251,7 @@ def evaluate_diff(
 
 
 def _labels(model: Path, labels: Path | None) -> list[str]:
-    from tflgpu.model.metadata.labels_in_file import labels_in_file  # a file of labels does without
+    from tflgpu.model.metadata import labels_in_file  # a file of labels does without
 
     return read_labels(labels) if labels else labels_in_file(model.read_bytes())
 

@@ -16,9 +16,8 @@ from rich.markup import escape
 import tflgpu
 from tflgpu.api import CompiledModel
 from tflgpu.artifact import serializer
-from tflgpu.artifact.cache.bundle import Sign, Written
-from tflgpu.artifact.cache.maintenance import pack
-from tflgpu.artifact.cache.signature import signer
+from tflgpu.artifact.cache.bundle import Sign, Written, signer
+from tflgpu.artifact.cache.disk_cache import pack
 from tflgpu.cli.arguments import AsJson, with_options
 from tflgpu.cli.console import REPORTED, console, message_of, note, print_error, print_json, print_warning
 from tflgpu.cli.processes import end_processes, in_own_process

@@ -90,7 +90,7 @@ def run_model(
 
 def _own_labels(model: Path) -> list[str]:
     """Tools that write a model anew leave out its packed files; it runs nevertheless."""
-    from tflgpu.model.metadata.labels_in_file import labels_in_file  # only images have classes
+    from tflgpu.model.metadata import labels_in_file  # only images have classes
 
     try:
         return labels_in_file(model.read_bytes())

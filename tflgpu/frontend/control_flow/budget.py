@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tflgpu.frontend.control_flow.counting import known_iterations
-from tflgpu.model.checks.subgraph_calls import called_by
+from tflgpu.model.checks import called_by
 from tflgpu.model.model import Operator, Subgraph
 
 # Limits of how much calls of subgraphs may add to a file's own operators and constants, in one lowering. Every operator

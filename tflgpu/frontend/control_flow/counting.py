@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tflgpu.frontend.control_flow.affine import Affine, Elements, affine_elements
 from tflgpu.graph.ir import Tensor
 from tflgpu.model.model import FileTensor, Operator, Subgraph
-from tflgpu.model.trip_count import Bound, Scalar, trip_count
+from tflgpu.model.run_time_numbers import Bound, Scalar, trip_count
 
 # The operands of each comparison as upper and lower, and what is added to the upper one: a <= b is a < b + 1.
 COMPARISONS: Mapping[str, tuple[int, int, int]] = {

@@ -10,9 +10,8 @@ from tflgpu.frontend.partition import Partition
 from tflgpu.graph.ir import Array, Graph, Tensor, TensorId, remove_dead
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import Operator
+from tflgpu.model.run_time_numbers import Bound, Trim
 from tflgpu.model.tensor_info import TensorIndex
-from tflgpu.model.trims import Trim
-from tflgpu.model.trip_count import Bound
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tflgpu.model.metadata.declarations import Normalization
-from tflgpu.model.metadata.metadata_reader import read_metadata
+from tflgpu.model.declared_metadata import Normalization
+from tflgpu.model.metadata import read_metadata
 from tflgpu.model.tensor_info import TensorInfo
 
 Array = NDArray[Any]

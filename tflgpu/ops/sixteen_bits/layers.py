@@ -14,8 +14,7 @@ import numpy as np
 
 from tflgpu.graph.deferred import Deferred
 from tflgpu.graph.ir import Array, EpilogueOp, Input, Tensor, Value
-from tflgpu.model.biases import OPERANDS
-from tflgpu.model.quantization import Grid
+from tflgpu.model.quantization import BIASED_OPERANDS, Grid
 from tflgpu.ops.arithmetic.matmul import batch_matmul
 from tflgpu.ops.declaration import Emit, Emitter, Site, judged
 from tflgpu.ops.image.convolution import conv_2d, depthwise_conv_2d, fully_connected, transpose_conv
@@ -71,7 +70,7 @@ def _multipliers(code: str, real: Array) -> list[tuple[str, tuple[Array, ...]]]:
 @rule(*LAYERS)
 def layer(site: Site, emit: Emitter) -> Tensor | None:
     """Return a layer of constant weights of 8 bits, whose scales may be those of channels."""
-    image, place, bias_place, axis = OPERANDS[site.code]
+    image, place, bias_place, axis = BIASED_OPERANDS[site.code]
     weights, bias = site.input(place), site.optional(bias_place)
     grid, result = site.input_grids[image], judged(site.output_grids[0])
     zero = site.input_grids[place]

@@ -1,21 +1,26 @@
-"""Constants that a model has outside of its file, moved to where files above 2 GB have them: after its flatbuffer.
+"""The constants of a file: those outside of it, their scales by blocks, and dense forms of sparse ones.
 
 A tensor names an ``ExternalBuffer`` of the model by its id, and that a range of a named group of bytes. A .litertlm
-file has these bytes in a section beside the model's. What comes out here is a .tflite file like any other, which the
-rest of the package and LiteRT read.
+file has these bytes in a section beside the model's. :func:`without_external_buffers` makes a .tflite file like any
+other of them, which the rest of the package and LiteRT read.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import tflite
+from numpy.typing import NDArray
 
 from tflgpu.errors import ModelError
-from tflgpu.model.constants.stored_bytes import LAST_PLACEHOLDER
-from tflgpu.model.flat_table import FlatTable
+from tflgpu.graph.layout import Shape
+from tflgpu.model.flat_table import LAST_PLACEHOLDER, FlatTable
+from tflgpu.model.model import Blocks, FileTensor, Subgraph
+from tflgpu.model.sparsity import unpacked_nibbles
 
 # Fields of Model, Tensor, ExternalBufferGroup and ExternalBuffer. The package ``tflite`` knows neither of the last two.
 MODEL_BUFFERS, MODEL_GROUPS, MODEL_EXTERNAL = 4, 8, 9
@@ -180,3 +185,76 @@ def _present(table: FlatTable, field: int) -> int:
 
 def _aligned(size: int, alignment: int) -> int:
     return -(-size // alignment) * alignment
+
+
+BLOCKWISE = 2  # in the schema's union QuantizationDetails
+
+SCALES, ZERO_POINTS, BLOCK_SIZE = range(3)  # fields of its table
+
+BLOCKED_TYPES = ("int4", "int8")
+
+
+def with_block_scales(tensor: FileTensor, stored: Any, tensors: tuple[FileTensor, ...]) -> FileTensor:
+    """Return a tensor with the scales and zero points of its blocks, if its quantization is one of blocks.
+
+    Args:
+        tensor: As the file has it.
+        stored: The tensor's flatbuffer table.
+        tensors: All tensors of the subgraph.
+
+    Raises:
+        ModelError: The scales are not sound: LiteRT's kernels do not look.
+    """
+    if tensor.dtype not in BLOCKED_TYPES or tensor.data is None:
+        return tensor
+    table = stored.Quantization()
+    if table is None or table.DetailsType() != BLOCKWISE:
+        return tensor
+    details = FlatTable.of(table.Details())
+    size = details.number(BLOCK_SIZE, "i")
+    if not tensor.shape or size < 1:
+        raise ModelError(f"{_name(tensor)} has blocks of {size} along its last axis; at least 1 was expected")
+    shape = (*tensor.shape[:-1], -(-tensor.shape[-1] // size))
+    scales = _numbers(tensor, "scales", details.number(SCALES, "i"), tensors, shape)
+    if scales.dtype.kind != "f" or not np.isfinite(scales).all():
+        raise ModelError(f"{_name(tensor)} has blocks whose scales are not finite floats")
+    number = details.number(ZERO_POINTS, "i")
+    zeros = None if number <= 0 else _numbers(tensor, "zero points", number, tensors, shape)  # writers give -1 or 0
+    zeros = zeros.astype(np.float32) if zeros is not None and zeros.any() else None
+    return replace(tensor, blocks=Blocks(size, scales.astype(np.float32), zeros))
+
+
+def _numbers(tensor: FileTensor, what: str, number: int, tensors: tuple[FileTensor, ...], shape: Shape) -> NDArray[Any]:
+    """Return the scales or the zero points of blocks."""
+    if not 0 <= number < len(tensors):
+        raise ModelError(
+            f"{_name(tensor)} has the {what} of its blocks in tensor {number}; the subgraph has {len(tensors)}"
+        )
+    stored = tensors[number]
+    data = stored.data
+    if data is not None and stored.dtype == "int4":
+        data = unpacked_nibbles(data.view(np.uint8), stored.shape)
+    if data is None or data.dtype.kind not in "fiu" or data.shape != shape:
+        raise ModelError(
+            f"{_name(tensor)} has the {what} of its blocks in tensor {number}, {stored.dtype}{list(stored.shape)}; "
+            f"constant numbers of shape {list(shape)} were expected"
+        )
+    return data
+
+
+def _name(tensor: FileTensor) -> str:
+    return f"tensor {tensor.index} {tensor.name!r} of shape {list(tensor.shape)}"
+
+
+def densified(subgraph: Subgraph) -> Subgraph:
+    """Return the subgraph, in which the result of each DENSIFY of a constant is that constant, by the result's own
+    scales."""
+    tensors, dense = [*subgraph.tensors], False
+    for operator in subgraph.operators:
+        if operator.code != "DENSIFY" or len(operator.inputs) != 1 or len(operator.outputs) != 1:
+            continue
+        source, result = (tensors[t] for t in (*operator.inputs, *operator.outputs))
+        same = (source.shape, source.dtype) == (result.shape, result.dtype)
+        if source.data is not None and same and not result.is_variable:
+            tensors[result.index], dense = replace(result, data=source.data), True
+    return replace(subgraph, tensors=tuple(tensors)) if dense else subgraph

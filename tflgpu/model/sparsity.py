@@ -1,4 +1,4 @@
-"""Sparse constants -> dense ones, by the schema's SparsityParameters.
+"""Constants that a file stores in fewer bytes: sparse ones, by SparsityParameters, and integers of 4 bits.
 
 A sparse tensor is stored dimension by dimension, in ``traversal order``; each dimension is a *level* of the index. A
 blocked dimension has two levels: the blocks, and later the places within a block. A level is dense (it has all indices)
@@ -17,6 +17,20 @@ from numpy.typing import NDArray
 
 from tflgpu.errors import ModelError
 from tflgpu.graph.layout import Shape
+
+
+def unpacked_nibbles(data: NDArray[np.uint8], shape: Shape) -> NDArray[np.int8]:
+    """Return the integers of a constant of 4 bits, -8 to 7.
+
+    Args:
+        data: Two integers in each byte, the first in the low bits.
+        shape: The constant's.
+    """
+    both = np.empty((data.size, 2), np.int8)
+    signed = data.view(np.int8)
+    both[:, 0], both[:, 1] = (signed << 4) >> 4, signed >> 4
+    return both.reshape(-1)[: prod(shape)].reshape(shape)
+
 
 DENSE, COMPRESSED = 0, 1
 

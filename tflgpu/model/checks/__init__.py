@@ -1,1 +1,0 @@
-"""Checks of the reader beyond the schema: all that later stages, and LiteRT's kernels, take for granted."""

@@ -1,1 +1,0 @@
-"""The constants of a file: where their bytes lie, and dense forms of sparse ones."""
