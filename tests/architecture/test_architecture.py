@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -226,3 +227,11 @@ def test_generated_text_is_never_read() -> None:
 
 def test_dir_shows_the_interface_only() -> None:
     assert {*dir(tflgpu)} == {*tflgpu.__all__, *tflgpu.LATE_MODULES}
+
+
+def test_few_passes_go_through_all_nodes() -> None:
+    """Rules match what is local, and queries of the graph collect; the others follow something through all of it."""
+    modules = (module for module in MODULES if module.relative_to(PACKAGE).parts[0] in ("passes", "kernels"))
+    loops = (node for module in modules for node in nodes_of(module) if isinstance(node, ast.For | ast.comprehension))
+    through_nodes = [loop for loop in loops if re.fullmatch(r"(reversed\()?[\w.]+\.nodes\)?", ast.unparse(loop.iter))]
+    assert len(through_nodes) <= 22

@@ -58,7 +58,7 @@ def _extended(planning: Planning) -> Planning:
         nodes.append(_with_operand(node, "add" if on_grid else "mul", operand.id, result.id))
         if result is not output:
             nodes.append(Node("map", (result.id,), output.id))
-    return planning.with_nodes(nodes, new, storage)
+    return planning.with_graph(planning.graph.with_nodes(nodes, new), storage)
 
 
 def _takes_operand(node: Node, output: Storage) -> bool:

@@ -7,7 +7,7 @@ appends to that list.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -277,6 +277,33 @@ class Graph:
             tensor: Any tensor of the graph.
         """
         return self.tensors[tensor].data
+
+    def of_kind(self, *kinds: str) -> tuple[Node, ...]:
+        """Return the nodes of some kinds, in execution order.
+
+        Args:
+            *kinds: The kinds that are meant.
+        """
+        return tuple(node for node in self.nodes if node.kind in kinds)
+
+    def with_each(self, change: Callable[[Node], Node], new_tensors: Iterable[Tensor] = ()) -> Graph:
+        """Return the same graph with what a function makes of each node.
+
+        Args:
+            change: Is called in execution order.
+            new_tensors: As those of :meth:`with_nodes`; they are asked for after the last call.
+        """
+        return self.with_nodes(map(change, self.nodes), new_tensors)
+
+    def with_replaced(self, replaced: Mapping[TensorId, Sequence[Node]], new_tensors: Iterable[Tensor] = ()) -> Graph:
+        """Return the same graph with other nodes in the place of some.
+
+        Args:
+            replaced: What takes the place of a node, by its output; none where the node is left out.
+            new_tensors: As those of :meth:`with_nodes`.
+        """
+        nodes = (new for node in self.nodes for new in replaced.get(node.output, (node,)))
+        return self.with_nodes(nodes, new_tensors)
 
     def with_nodes(self, nodes: Iterable[Node], new_tensors: Iterable[Tensor] = ()) -> Graph:
         """Return the same graph with other nodes, without the tensors that are no longer used.

@@ -35,15 +35,16 @@ def fuse_nodes(fuse: Fuse, planning: Planning) -> Planning:
 def _chosen(planning: Planning, fused: Graph, *, seems_faster: bool) -> Planning:
     """Take ``fused``, but for the nodes that the chooser prefers as they are."""
     apart, target, against = planning.graph, planning.fusing_target, dict(planning.decisions)
-    groups, nodes = fused_groups(apart, fused), list[Node]()
-    for node in fused.nodes:
-        parts = groups.get(node.output, ())
-        request = Request(node, fused, planning.storage, target, planning.chooser, parts)
-        is_one = not parts or request.chooses_fusion(seems_faster)
-        nodes += (node,) if is_one else parts
-        if parts and is_one != seems_faster:
+    kept = dict[TensorId, tuple[Node, ...]]()
+    for output, parts in fused_groups(apart, fused).items():
+        node = fused.producer[output]
+        is_one = Request(node, fused, planning.storage, target, planning.chooser, parts).chooses_fusion(seems_faster)
+        if not is_one:
+            kept[output] = parts
+        if is_one != seems_faster:
             against.setdefault(node.sources, is_one)
-    return replace(planning, graph=fused.with_nodes(nodes, apart.tensors.values()), decisions=against)
+    graph = fused.with_replaced(kept, apart.tensors.values())
+    return replace(planning, graph=graph, decisions=against)
 
 
 def fused_groups(apart: Graph, fused: Graph) -> dict[TensorId, tuple[Node, ...]]:
@@ -60,7 +61,6 @@ def fused_groups(apart: Graph, fused: Graph) -> dict[TensorId, tuple[Node, ...]]
         elif fused.producer[node.output] is not node:
             last[node.output] = node.output
     groups: dict[TensorId, tuple[Node, ...]] = {}
-    for node in apart.nodes:
-        if node.output in last:
-            groups[last[node.output]] = (*groups.get(last[node.output], ()), node)
+    for tensor in reversed(last):
+        groups[last[tensor]] = (*groups.get(last[tensor], ()), apart.producer[tensor])
     return groups

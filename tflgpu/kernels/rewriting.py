@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
-from tflgpu.graph.ir import Graph, Node, Tensor, TensorId, verify
+from tflgpu.graph.ir import Graph, Node, TensorId, verify
 from tflgpu.graph.layout import keeps_bytes
+from tflgpu.graph.rewrite_rules import Rule, rewrite
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.request import Chooser, Request, first_ranked
 from tflgpu.target import Target, is_exact_in_half
@@ -58,18 +60,23 @@ class Planning:
                 target = replace(target, storage="float")
         return Request(node, self.graph, self.storage, target, chooser)
 
-    def with_nodes(
-        self, nodes: Iterable[Node], tensors: Iterable[Tensor] = (), storage: Mapping[TensorId, Storage] | None = None
-    ) -> Planning:
-        """Return the same with other nodes.
+    def with_graph(self, graph: Graph, storage: Mapping[TensorId, Storage] = MappingProxyType({})) -> Planning:
+        """Return the same with another graph.
 
         Args:
-            nodes: All nodes, in an order of execution.
-            tensors: Those that are new.
-            storage: That of new tensors; None for none.
+            graph: What a pass has made of this one's.
+            storage: That of new tensors, and of those whose storage changes.
         """
-        graph = self.graph.with_nodes(nodes, tensors)
-        return replace(self, graph=graph, storage={**self.storage, **(storage or {})})
+        return replace(self, graph=graph, storage={**self.storage, **storage})
+
+    def rewritten(self, *rules: Rule, storage: Mapping[TensorId, Storage] = MappingProxyType({})) -> Planning:
+        """Return the same after rules, until none of them can be applied any more.
+
+        Args:
+            *rules: In the order in which they are tried at a node.
+            storage: As that of :meth:`with_graph`; it is read after all of them.
+        """
+        return self.with_graph(rewrite(self.graph, rules).graph, storage)
 
     def verify(self) -> None:
         """Check the rules that every pass must keep. An AssertionError is a bug in the pass before."""
@@ -77,7 +84,7 @@ class Planning:
         activations = {*self.graph.given, *self.graph.producer}
         if self.storage and (missing := activations - self.storage.keys()):
             raise AssertionError(f"tensors {sorted(missing)} have no storage")
-        for node in self.graph.nodes:
+        for node in self.graph.of_kind("reshape"):
             if self.storage and node.is_view and not self._keeps_order(node):
                 raise AssertionError(f"the elements of tensor {node.inputs[0]} lie in another order than {node.output}")
 

@@ -40,20 +40,16 @@ def gather_rows(graph: Graph) -> Graph:
         rows = _rows(graph, node, known)
         if rows is not None and rows.index.size <= MOST_ROWS:
             known[node.output] = rows
-    new, nodes, gathered = NewTensors(graph), list[Node](), set[TensorId]()
-    for node in graph.nodes:
-        rows = known.get(node.output)
-        readers = graph.consumers.get(node.output, ())
-        is_read = node.output in graph.wanted or any(reader.output not in known for reader in readers)
+    new, gathered, replaced = NewTensors(graph), set[TensorId](), dict[TensorId, list[Node]]()
+    for output, rows in known.items():
+        node, readers = graph.producer[output], graph.consumers.get(output, ())
+        is_read = output in graph.wanted or any(reader.output not in known for reader in readers)
         if node.kind == "reshape" and node.inputs[0] in gathered:
-            gathered.add(node.output)
-            nodes.append(node)
-        elif rows is not None and rows.joined and is_read:
-            gathered.add(node.output)
-            nodes += _gathered(graph, node, rows, new)
-        else:
-            nodes.append(node)
-    return graph.with_nodes(nodes, new)
+            gathered.add(output)
+        elif rows.joined and is_read:
+            gathered.add(output)
+            replaced[output] = list(_gathered(graph, node, rows, new))
+    return graph.with_replaced(replaced, new)
 
 
 def _rows(graph: Graph, node: Node, known: Mapping[TensorId, Rows]) -> Rows | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tflgpu.graph.ir import Graph, Node, TensorId
 from tflgpu.ops.image.convolution import output_channel_axis
 from tflgpu.ops.movement.shaping import Rearrange
@@ -12,17 +14,25 @@ def keep_given_weights(graph: Graph) -> Graph:
 
     Nothing trained these weights to keep sums within the range and the digits of half precision.
     """
-    copies = set(graph.inputs)
-    for node in graph.nodes:
-        if _reorders(node) and node.inputs[0] in copies:
-            copies.add(node.output)
-    weights: set[TensorId] = set()
-    for tensor in (*(n.output for n in reversed(graph.nodes)), *graph.inputs):
-        readers = graph.consumers.get(tensor, ())
-        if tensor in copies and readers and all(_takes_weights(n, tensor) or n.output in weights for n in readers):
-            weights.add(tensor)
-    precise = weights | {n.output for n in graph.nodes if not weights.isdisjoint(n.inputs)}
+    weights = {t for tensor in graph.inputs for t in _copies(graph, tensor) if _is_weights(graph, t)}
+    precise = weights | {node.output for tensor in weights for node in graph.consumers[tensor]}
     return graph.with_nodes(graph.nodes, [graph[t].changed(precise=True) for t in precise])
+
+
+def _copies(graph: Graph, tensor: TensorId) -> Iterator[TensorId]:
+    """Yield a tensor, and all that has the same elements in another order."""
+    yield tensor
+    for node in graph.consumers.get(tensor, ()):
+        if _reorders(node):
+            yield from _copies(graph, node.output)
+
+
+def _is_weights(graph: Graph, tensor: TensorId) -> bool:
+    """Whether all that reads a tensor or its copies takes it as weights."""
+    readers = graph.consumers.get(tensor, ())
+    return bool(readers) and all(
+        _takes_weights(node, tensor) or (_reorders(node) and _is_weights(graph, node.output)) for node in readers
+    )
 
 
 def _reorders(node: Node) -> bool:

@@ -45,9 +45,8 @@ def merge_movements(graph: Graph) -> Graph:
 def _movements(graph: Graph) -> tuple[int, int]:
     """How many nodes move elements and compute nothing, and how many nodes there are besides."""
     graph = remove_dead(graph)
-    return sum(node.kind in ("rearrange", "reshape", "strided") and not node.in_place for node in graph.nodes), len(
-        graph.nodes
-    )
+    moving = graph.of_kind("rearrange", "reshape", "strided")
+    return sum(not node.in_place for node in moving), len(graph.nodes)
 
 
 class _Merging:

@@ -21,7 +21,7 @@ from tflgpu.ops.movement.shaping import AxisMap, Rearrange
 def merge_products(graph: Graph) -> Graph:
     """Let fully connected layers of the same matrix be one whose result is sliced."""
     groups: dict[tuple[TensorId, Shape], list[Node]] = defaultdict(list)
-    for node in graph.nodes:
+    for node in graph.of_kind("fully_connected"):
         if _can_merge(graph, node):
             groups[_whole(graph, node.inputs[0]), graph[node.inputs[0]].shape].append(node)
     new = NewTensors(graph)
@@ -30,7 +30,7 @@ def merge_products(graph: Graph) -> Graph:
         if len(layers) > 1:
             replaced |= {layer.output: [] for layer in layers}
             replaced[layers[0].output] = list(_merged(graph, layers, new))
-    return graph.with_nodes([n for node in graph.nodes for n in replaced.get(node.output, [node])], new)
+    return graph.with_replaced(replaced, new)
 
 
 def _whole(graph: Graph, tensor: TensorId) -> TensorId:
@@ -41,8 +41,8 @@ def _whole(graph: Graph, tensor: TensorId) -> TensorId:
 
 
 def _can_merge(graph: Graph, node: Node) -> bool:
-    """Whether a node is a layer of constants without an epilogue, whose result something moves, or a product reads."""
-    if node.kind != "fully_connected" or node.epilogue or node.output in graph.wanted:
+    """Whether a layer is one of constants without an epilogue, whose result something moves, or a product reads."""
+    if node.epilogue or node.output in graph.wanted:
         return False
     constants = [graph[t] for t in node.inputs[1:]]
     is_plain = all(t.is_constant and t.scale is None for t in constants)

@@ -8,34 +8,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tflgpu.graph.ir import Graph, Node, TensorId
+from tflgpu.graph.ir import Node, TensorId
 from tflgpu.graph.layout import LANES, Geometry
-from tflgpu.graph.rewrite_rules import AnyGraph
+from tflgpu.graph.rewrite_rules import AnyGraph, Built, Draft, Match, Rule, Rules, op
 from tflgpu.ops.movement.shaping import Concatenate, Rearrange, slice_start
 
 
-def nest_concatenations(graph: Graph) -> Graph:
-    """Let a concatenation read an earlier one where it begins with the inputs of that, as those of a DenseNet do.
-
-    It reads a tensor in place of neighbouring slices that are all of it.
-    """
-    known: dict[tuple[int, tuple[TensorId, ...]], TensorId] = {}  # by the axis and the inputs
-    nodes: list[Node] = []
-    for original in graph.nodes:
-        node = original
-        if isinstance(node.attributes, Concatenate) and not node.epilogue:
-            axis = node.attributes.axis
-            node = replace(node, inputs=_joined(graph, node.inputs, axis))
-            lengths = range(len(node.inputs) - 1, 1, -1)
-            before = next((n for n in lengths if (axis, node.inputs[:n]) in known), None)
-            known.setdefault((axis, node.inputs), node.output)
-            if before is not None:
-                node = replace(node, inputs=(known[axis, node.inputs[:before]], *node.inputs[before:]))
-        nodes.append(node)
-    return graph.with_nodes(nodes)
+def _join(match: Match) -> Built:
+    """Read a tensor in place of neighbouring slices that are all of it."""
+    node, attributes = match.node, match.node.attributes
+    assert isinstance(attributes, Concatenate)
+    inputs = _joined(match.graph, node.inputs, attributes.axis)
+    return None if inputs == node.inputs else [replace(node, inputs=inputs)]
 
 
-def _joined(graph: Graph, inputs: Sequence[TensorId], axis: int) -> tuple[TensorId, ...]:
+def _nest(match: Match) -> Built:
+    """Read the longest earlier concatenation with whose inputs this one begins, as those of a DenseNet do."""
+    graph, node = match.graph, match.node
+    earlier = [each for each in graph.consumers[node.inputs[0]] if _begins_with(graph, node, each)]
+    if not earlier:
+        return None
+    before = max(earlier, key=lambda each: (len(each.inputs), -graph.place(each.output)))
+    return [replace(node, inputs=(before.output, *node.inputs[len(before.inputs) :]))]
+
+
+def _begins_with(graph: Draft, node: Node, other: Node) -> bool:
+    """Whether another concatenation is computed before ``node``, of its first inputs."""
+    count = len(other.inputs)
+    is_part = 1 < count < len(node.inputs) and other.inputs == node.inputs[:count]
+    is_alike = other.attributes == node.attributes and not other.epilogue
+    return is_part and is_alike and graph.place(other.output) < graph.place(node.output)
+
+
+_PLAIN = op("concatenate", plain=True)
+
+nest_concatenations = Rules((Rule("join_slices", _PLAIN, _join), Rule("nest_concatenations", _PLAIN, _nest)))
+
+
+def _joined(graph: Draft, inputs: Sequence[TensorId], axis: int) -> tuple[TensorId, ...]:
     """Return the inputs, with a tensor in place of slices along ``axis`` that follow each other and are all of it."""
     result: list[TensorId] = []
     place = 0
@@ -54,7 +64,7 @@ def _joined(graph: Graph, inputs: Sequence[TensorId], axis: int) -> tuple[Tensor
     return tuple(result)
 
 
-def _slice(graph: Graph, tensor: TensorId, axis: int) -> tuple[TensorId, int] | None:
+def _slice(graph: Draft, tensor: TensorId, axis: int) -> tuple[TensorId, int] | None:
     """Return the tensor of which a slice along ``axis`` is a part, and where it begins; None if it is none."""
     node = graph.producer.get(tensor)
     if node is None or not isinstance(node.attributes, Rearrange) or node.epilogue or node.attributes.fill is not None:

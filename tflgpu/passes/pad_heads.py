@@ -6,8 +6,9 @@ A layer of 120 channels has four heads of 30, and kernels of attention read whol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import prod
 
 import numpy as np
@@ -33,11 +34,11 @@ class Padded:
 
 def pad_heads(graph: Graph) -> Graph:
     """Make heads of whole vec4s where all that reads them can do with zeros behind each."""
-    depths = {n.output: d for n in graph.nodes if n.kind == "fully_connected" and (d := _depth_of_heads(graph, n))}
+    depths = {n.output: d for n in graph.of_kind("fully_connected") if (d := _depth_of_heads(graph, n))}
     while depths:
         padded, refused = _spread(graph, depths)
         if not refused:
-            products = (n for n in graph.nodes if n.kind == "matmul" and set(n.inputs[:2]) <= padded.keys())
+            products = (n for n in graph.of_kind("matmul") if set(n.inputs[:2]) <= padded.keys())
             return _rewritten(graph, depths, padded) if any(products) else graph
         depths = {layer: depth for layer, depth in depths.items() if layer not in refused}
     return graph
@@ -119,7 +120,7 @@ def _of_product(graph: Graph, node: Node, given: list[Padded | None]) -> tuple[P
 
 
 def _rewritten(graph: Graph, depths: Mapping[TensorId, int], padded: Mapping[TensorId, Padded]) -> Graph:
-    """Yield the graph with larger heads."""
+    """Return the graph with larger heads."""
     new = NewTensors(graph)
     wider = [replace(graph[t], shape=_larger(graph[t].shape, p)) for t, p in padded.items()]
     shapes = {t.id: t.shape for t in wider}
@@ -129,21 +130,19 @@ def _rewritten(graph: Graph, depths: Mapping[TensorId, int], padded: Mapping[Ten
         assert value.data is not None
         return new.constant(_with_zeros(value.data, axis, depth))
 
-    def rewritten() -> Iterator[Node]:
-        for node in graph.nodes:
-            inputs = list(node.inputs)
-            if node.output in depths:
-                places = range(1, len(inputs))
-                inputs[1:] = [constant(inputs[i], 0 if i == 1 else -1, depths[node.output]) for i in places]
-            elif node.kind == "fully_connected" and inputs[0] in padded:
-                inputs[1] = constant(inputs[1], 1, padded[inputs[0]].depth)
-            in_place = node.in_place
-            if node.kind == "reshape" and node.output in shapes:
-                in_place = keeps_bytes(shapes[node.inputs[0]], shapes[node.output])
-            yield replace(node, inputs=tuple(inputs), in_place=in_place)
+    def rewritten(node: Node) -> Node:
+        inputs = list(node.inputs)
+        if node.output in depths:
+            places = range(1, len(inputs))
+            inputs[1:] = [constant(inputs[i], 0 if i == 1 else -1, depths[node.output]) for i in places]
+        elif node.kind == "fully_connected" and inputs[0] in padded:
+            inputs[1] = constant(inputs[1], 1, padded[inputs[0]].depth)
+        in_place = node.in_place
+        if node.kind == "reshape" and node.output in shapes:
+            in_place = keeps_bytes(shapes[node.inputs[0]], shapes[node.output])
+        return replace(node, inputs=tuple(inputs), in_place=in_place)
 
-    nodes = list(rewritten())
-    return graph.with_nodes(nodes, [*wider, *new])
+    return graph.with_each(rewritten, chain(wider, new))
 
 
 def _larger(shape: Shape, padded: Padded) -> Shape:

@@ -23,6 +23,8 @@ from tflgpu.runtime.opencl.devices import choose
 # The functions import the stages of the compiler: verbs with a warm start must not.
 if TYPE_CHECKING:
     from tflgpu.frontend.control_flow.pieces import LoweredPiece
+    from tflgpu.graph.ir import Graph
+    from tflgpu.graph.rewrite_rules import Firing
     from tflgpu.kernels.rewriting import Planning
     from tflgpu.passes import Step
     from tflgpu.plan import Plan
@@ -153,26 +155,34 @@ def _graph_view(last: str, target: Target | None, piece: LoweredPiece, codes: Se
     from tflgpu.kernels.rewriting import Planning
     from tflgpu.passes import optimize, optimizing
 
-    steps = optimizing(piece.graph)
-    if target is not None:
-        steps = _device_steps(Planning(optimize(piece.graph), target))
-    _, graph, fired = next(step for step in steps if step.name == last)
+    graph = piece.graph if target is None else optimize(piece.graph)
+    steps = optimizing(graph) if target is None else _device_steps(Planning(graph, target))
+    fired: Sequence[Firing] = ()
+    for step in steps:
+        before, graph = graph, step.graph
+        if step.name == last:
+            fired = step.fired or _changes(before, step)
+            break
     applied = [{"rule": firing.rule, "operators": firing.sources} for firing in fired]
     lines = [*firing_lines(fired, codes), ""] if fired else []
     return View(lambda: graph_as_dict(graph) | {"fired": applied}, lambda: [*lines, *graph_lines(graph, codes)])
 
 
 def _device_steps(planning: Planning) -> Iterator[Step]:
-    """Yield the passes for a device, with the nodes that each has changed."""
-    from tflgpu.graph.rewrite_rules import Firing
+    """Yield the passes for a device."""
     from tflgpu.passes import Step
     from tflgpu.passes.device import planning_steps
 
-    before = planning.graph
     for name, after in planning_steps(planning):
-        changed = (node for node in after.graph.nodes if before.producer.get(node.output) != node)
-        yield Step(name, after.graph, tuple(Firing(name, node.sources) for node in changed))
-        before = after.graph
+        yield Step(name, after.graph)
+
+
+def _changes(before: Graph, step: Step) -> tuple[Firing, ...]:
+    """Return a firing for each node that a pass without rules has changed, by the name of the pass."""
+    from tflgpu.graph.rewrite_rules import Firing
+
+    changed = (node for node in step.graph.nodes if before.producer.get(node.output) != node)
+    return tuple(Firing(step.name, node.sources) for node in changed)
 
 
 def _plan_view(target: Target, piece: LoweredPiece, codes: Sequence[str]) -> View:

@@ -6,14 +6,13 @@ The kernel of blocks reads neither. To move the sides takes time by their elemen
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
+from tflgpu.graph.ir import Node, Tensor, TensorId
 from tflgpu.graph.layout import Geometry, Shape
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, op
 from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.fusing import epilogue_behind
 from tflgpu.kernels.kernel import Storage
@@ -29,17 +28,17 @@ WORTHWHILE = 8
 @CPU.rewrite("divide")
 def lay_rows_side_by_side(planning: Planning) -> Planning:
     """Put movements around such products."""
-    graph, target = planning.graph, planning.target
-    moving = _Moving(graph, planning.storage)
-    for node in graph.nodes:
-        if _is_worthwhile(graph, node):
-            moving.add_product(node, "float" if graph[node.output].precise else target.storage)
-        else:
-            moving.nodes.append(node)
-    return planning.with_nodes(moving.nodes, moving.tensors, moving.storage)
+    storage = dict(planning.storage)
+
+    def move(match: Match) -> Built:
+        element = "float" if match.graph[match.node.output].precise else planning.target.storage
+        return _Moving(match.graph, storage).product(match.node, element)
+
+    rule = Rule("lay_rows_side_by_side", op("matmul", where=_is_worthwhile), move)
+    return planning.rewritten(rule, storage=storage)
 
 
-def _is_worthwhile(graph: Graph, node: Node) -> bool:
+def _is_worthwhile(graph: Draft, node: Node) -> bool:
     attributes = node.attributes
     if not isinstance(attributes, MatMul) or node.epilogue_inputs & {0, 1}:
         return False
@@ -54,15 +53,19 @@ def _is_worthwhile(graph: Graph, node: Node) -> bool:
 
 
 class _Moving:
-    """Nodes in the place of others, and what they add to a graph."""
+    """Nodes in the place of one. storage: gets that of what is between them."""
 
-    def __init__(self, graph: Graph, storage: Mapping[TensorId, Storage]) -> None:
-        self._graph, self.tensors = graph, NewTensors(graph)
-        self.nodes: list[Node] = []
-        self.storage = dict(storage)
+    def __init__(self, graph: Draft, storage: dict[TensorId, Storage]) -> None:
+        self._graph, self._storage = graph, storage
+        self._nodes: list[Node] = []
 
-    def add_product(self, node: Node, element: ElementType) -> None:
-        """``node`` on sides whose rows lie side by side. element: of its result before the epilogue."""
+    def product(self, node: Node, element: ElementType) -> list[Node]:
+        """Return ``node`` on sides whose rows lie side by side, with what moves these and the result.
+
+        Args:
+            node: A product of matrices.
+            element: The type of its result before the epilogue.
+        """
         attributes, shape = node.attributes, self._graph[node.output].shape
         assert isinstance(attributes, MatMul)
         sides = (
@@ -71,13 +74,15 @@ class _Moving:
         )
         product = replace(node, inputs=(*sides, *node.inputs[2:]), attributes=replace(attributes, adjoint_left=False))
         if len(shape) > 2:
-            self.nodes.append(product)
-            return
+            return [*self._nodes, product]
         result = self._new((1, *shape), element)
-        self.nodes.append(replace(product, inputs=sides, output=result, epilogue=()))
         back = Rearrange((AxisMap(None), AxisMap(0), AxisMap(1)))
         inputs, epilogue = (result, *node.inputs[2:]), epilogue_behind(node, 1)
-        self.nodes.append(Node("rearrange", inputs, node.output, back, epilogue, node.sources))
+        return [
+            *self._nodes,
+            replace(product, inputs=sides, output=result, epilogue=()),
+            Node("rearrange", inputs, node.output, back, epilogue, node.sources),
+        ]
 
     def _side(self, node: Node, number: int, *, swapped: bool = False) -> TensorId:
         """Return the tensor of a side with a batch axis, its last two axes ``swapped``."""
@@ -89,14 +94,14 @@ class _Moving:
         shape = (1,) * new + tuple(side.shape[axis] for axis in order)
         if side.data is not None:
             moved = np.ascontiguousarray(side.data.transpose(order)).reshape(shape)
-            return self.tensors.add(replace(side, shape=shape, data=moved, scale=None)).id
-        result = self._new(shape, self.storage[side.id].type, side)
+            return self._graph.new.add(replace(side, shape=shape, data=moved, scale=None)).id
+        result = self._new(shape, self._storage[side.id].type, side)
         attributes = Rearrange(tuple(AxisMap(new + axis) for axis in order))
-        self.nodes.append(Node("rearrange", (side.id,), result, attributes, sources=node.sources))
+        self._nodes.append(Node("rearrange", (side.id,), result, attributes, sources=node.sources))
         return result
 
     def _new(self, shape: Shape, element: ElementType, like: Tensor | None = None) -> TensorId:
-        tensor = self.tensors.add(Tensor(-1, "", shape) if like is None else replace(like, shape=shape))
-        grid = None if like is None else self.storage[like.id].grid
-        self.storage[tensor.id] = Storage(Geometry(shape), element, grid=grid)
+        tensor = self._graph.new.add(Tensor(-1, "", shape) if like is None else replace(like, shape=shape))
+        grid = None if like is None else self._storage[like.id].grid
+        self._storage[tensor.id] = Storage(Geometry(shape), element, grid=grid)
         return tensor.id

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from tflgpu.graph.ir import Node, TensorId
+from tflgpu.graph.ir import Node, TensorId, joint_sources
+from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, op
 from tflgpu.kernels.access import keeps_vec4s
 from tflgpu.kernels.gpu import GPU
+from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.movement.strided import Strided
 
@@ -17,17 +20,20 @@ MAX_READERS = 2
 @GPU.rewrite("read", fuses=True)
 def read_moved(planning: Planning) -> Planning:
     """Read operands of map nodes where they lie before a movement of whole vec4s, if nothing else reads the result."""
-    graph = planning.graph
-    moved = {node.output: node for node in graph.nodes if _is_read_only_by_maps(planning, node)}
-    nodes = (_reading(node, moved) for node in graph.nodes if node.output not in moved)
-    return planning.with_nodes(nodes) if moved else planning
+
+    def read(match: Match) -> Built:
+        producers = ((index, match.graph.producer.get(tensor)) for index, tensor in enumerate(match.node.inputs))
+        moved = {i: p for i, p in producers if p and _is_read_only_by_maps(match.graph, planning.storage, p)}
+        return [_reading(match.node, moved)] if moved else None
+
+    return planning.rewritten(Rule("read_moved", op("map"), read))
 
 
-def _is_read_only_by_maps(planning: Planning, node: Node) -> bool:
-    if node.kind != "strided" or node.in_place or node.epilogue or node.output in planning.graph.wanted:
+def _is_read_only_by_maps(graph: Draft, storage: Mapping[TensorId, Storage], node: Node) -> bool:
+    if node.kind != "strided" or node.in_place or node.epilogue or node.output in graph.wanted:
         return False
     assert isinstance(node.attributes, Strided)
-    graph, (source, output) = planning.graph, (planning.storage[t] for t in (node.inputs[0], node.output))
+    source, output = storage[node.inputs[0]], storage[node.output]
     readers = graph.consumers.get(node.output, ())
     shape = graph[node.output].shape
     return (
@@ -40,13 +46,8 @@ def _is_read_only_by_maps(planning: Planning, node: Node) -> bool:
     )
 
 
-def _reading(node: Node, moved: dict[TensorId, Node]) -> Node:
-    """Return a node that reads the sources of these movements."""
-    movements = [(index, moved[tensor]) for index, tensor in enumerate(node.inputs) if tensor in moved]
-    if not movements:
-        return node
-    sources = {index: movement.inputs[0] for index, movement in movements}
-    inputs = tuple(sources.get(index, tensor) for index, tensor in enumerate(node.inputs))
-    views = (*node.views, *((index, movement.attributes) for index, movement in movements))
-    own = tuple(dict.fromkeys(s for n in (*(movement for _, movement in movements), node) for s in n.sources))
-    return replace(node, inputs=inputs, views=views, sources=own)
+def _reading(node: Node, moved: Mapping[int, Node]) -> Node:
+    """Return a node that reads the sources of movements. moved: by the number of the input."""
+    inputs = tuple(moved[i].inputs[0] if i in moved else tensor for i, tensor in enumerate(node.inputs))
+    views = (*node.views, *((index, movement.attributes) for index, movement in moved.items()))
+    return replace(node, inputs=inputs, views=views, sources=joint_sources(*moved.values(), node))

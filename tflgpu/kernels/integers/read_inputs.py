@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from tflgpu.graph.ir import Node, TensorId, Value
+from tflgpu.graph.rewrite_rules import Built, Match, Rule, op
 from tflgpu.kernels.integers import INTEGERS
 from tflgpu.kernels.integers.integer_products import multiplies_integers
 from tflgpu.kernels.kernel import Storage
@@ -16,22 +16,24 @@ from tflgpu.kernels.rewriting import Planning
 def read_inputs(planning: Planning) -> Planning:
     """Drop a conversion of a model input, if a convolution of few channels or a layer is all that reads its
     result."""
-    read: dict[TensorId, TensorId] = {}
     storage: dict[TensorId, Storage] = {}
-    for node in planning.graph.nodes:
-        if node.kind in ("convolution", "fully_connected") and (found := _input_of(planning, node)) is not None:
-            read[node.inputs[0]] = found
-            storage[found] = _stored(planning, node, found)
-    nodes = (_reading(node, read) for node in planning.graph.nodes if node.output not in read)
-    return planning.with_nodes(nodes, storage=storage)
+
+    def read(match: Match) -> Built:
+        node = match.node
+        given = _input_of(planning, node)
+        if given is None:
+            return None
+        storage[given] = _stored(planning, node, given)
+        return [_reading(node, given)]
+
+    pattern = op("convolution|fully_connected", op("map", alone=True))
+    return planning.rewritten(Rule("read_inputs", pattern, read), storage=storage)
 
 
 def _input_of(planning: Planning, node: Node) -> TensorId | None:
     """Return the model input whose conversion a product reads, if its kernel can read the input itself."""
     graph, image = planning.graph, node.inputs[0]
-    conversion = graph.producer.get(image)
-    if conversion is None or conversion.kind != "map" or graph.sole_consumer(image) is None:
-        return None
+    conversion = graph.producer[image]
     given, grid = conversion.inputs[0], planning.storage[image].grid
     if given not in graph.inputs or graph.sole_consumer(given) is None:
         return None
@@ -41,7 +43,7 @@ def _input_of(planning: Planning, node: Node) -> TensorId | None:
     if not is_plain or grid is None or graph[given].dtype not in ("int8", "uint8"):
         return None
     storage = {**planning.storage, given: _stored(planning, node, given)}
-    request = replace(planning, storage=storage).request(_reading(node, {image: given}))
+    request = replace(planning, storage=storage).request(_reading(node, given))
     return given if multiplies_integers(request) else None
 
 
@@ -50,6 +52,6 @@ def _stored(planning: Planning, node: Node, given: TensorId) -> Storage:
     return replace(planning.storage[given], grid=planning.storage[node.inputs[0]].grid)
 
 
-def _reading(node: Node, read: Mapping[TensorId, TensorId]) -> Node:
-    """Return the node with other inputs."""
-    return replace(node, inputs=tuple(read.get(t, t) for t in node.inputs))
+def _reading(node: Node, given: TensorId) -> Node:
+    """Return a product of a model input."""
+    return replace(node, inputs=(given, *node.inputs[1:]))

@@ -116,28 +116,20 @@ def sum_hidden_layers(planning: Planning) -> Planning:
     In place of a mean, the kernel of its image writes sums of the hidden layer besides the image, or of the image's
     channels if the mean is rounded and that is faster.
     """
-    graph, nodes, storage = planning.graph, dict[TensorId, Node](), dict[TensorId, Storage]()
+    graph, replaced, storage = planning.graph, dict[TensorId, tuple[Node, ...]](), dict[TensorId, Storage]()
     tensors = NewTensors(graph)
-    sums: dict[TensorId, TensorId] = {}  # by the mean in whose place they come
-    channel_readers: set[TensorId] = set()  # what nodes write that read sums of channels
-    readers = {node.inputs[1]: node for node in graph.nodes if node.kind == EXCITED_POINTWISE}
-    for node in graph.nodes:
-        reader = readers.get(node.output)
-        if reader is None:
-            attributes = node.attributes
-            if isinstance(attributes, ExcitedPointwise):
-                attributes = replace(attributes, sums_channels=node.output in channel_readers)
-            nodes[node.output] = replace(node, inputs=tuple(sums.get(t, t) for t in node.inputs), attributes=attributes)
-            continue
-        image = nodes[node.inputs[0]]
+    for reader in graph.of_kind(EXCITED_POINTWISE):
+        mean, image = (graph.producer[tensor] for tensor in (reader.inputs[1], reader.inputs[0]))
+        assert isinstance(reader.attributes, ExcitedPointwise)
         shape, sums_channels = _sums_of(graph, image, reader, planning)
-        if sums_channels:
-            channel_readers.add(reader.output)
         written = tensors.add(Tensor(-1, "", shape)).id
-        sums[node.output] = written
         storage[written] = Storage(Geometry(shape), "float")
-        nodes[image.output] = replace(image, side_outputs=(written,), sources=joint_sources(image, node))
-    return planning.with_nodes(nodes.values(), tensors, storage)
+        attributes = replace(reader.attributes, sums_channels=sums_channels)
+        inputs = (image.output, written, *reader.inputs[2:])
+        replaced[mean.output] = ()
+        replaced[image.output] = (replace(image, side_outputs=(written,), sources=joint_sources(image, mean)),)
+        replaced[reader.output] = (replace(reader, inputs=inputs, attributes=attributes),)
+    return planning.with_graph(graph.with_replaced(replaced, tensors), storage)
 
 
 def _sums_of(graph: Graph, image: Node, reader: Node, planning: Planning) -> tuple[tuple[int, ...], bool]:

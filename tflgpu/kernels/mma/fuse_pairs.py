@@ -98,7 +98,6 @@ class Pair:
 def fuse_pairs(graph: Graph, storage: Storages, target: Target) -> Graph:
     """One node for each pair that runs faster so on ``target``."""
     pairs = best_pairs({pair.second.output: pair for pair in _pairs(graph, storage, target)})
-    dropped = {pair.first.output for pair in pairs.values()}
     zeros = NewTensors(graph)
 
     def joined(pair: Pair) -> Node:
@@ -107,15 +106,15 @@ def fuse_pairs(graph: Graph, storage: Storages, target: Target) -> Graph:
         attributes = pair.kind.attributes(pair.first, pair.second)
         return joined_node(pair.kind.name, attributes, pair.first, pair.second, inputs)
 
-    kept = (node for node in graph.nodes if node.output not in dropped)
-    nodes = [joined(pairs[node.output]) if node.output in pairs else node for node in kept]
-    return graph.with_nodes(nodes, zeros)
+    replaced: dict[TensorId, tuple[Node, ...]] = {pair.first.output: () for pair in pairs.values()}
+    replaced |= {output: (joined(pair),) for output, pair in pairs.items()}
+    return graph.with_replaced(replaced, zeros)
 
 
 def _pairs(graph: Graph, storage: Storages, target: Target) -> Iterator[Pair]:
     """Every pair of neighbours that one kernel can compute, and computes faster, in the order of the second."""
-    for second in graph.nodes:
-        first = graph.producer.get(second.inputs[0]) if second.inputs else None
+    for second in graph.of_kind("convolution", "depthwise"):
+        first = graph.producer.get(second.inputs[0])
         kind = next((k for k in PAIR_KINDS if first and k.first(first) and k.second(second)), None)
         if first is None or kind is None or not _fusable(graph, storage, first, second):
             continue

@@ -36,14 +36,13 @@ def with_attention(
         The graph with the nodes of kind "attention".
     """
     found = {}
-    for node in graph.nodes:
+    for node in graph.of_kind("softmax"):
         attention = _attention(graph, storage, node)
         if attention is None or not isinstance(attention.attributes, Attention):
             continue
         if fits(attention.attributes, attention.inputs):
-            found[attention.output] = attention
-    nodes = (found.get(node.output, node) for node in graph.nodes)
-    return remove_dead(graph.with_nodes(nodes)) if found else graph
+            found[attention.output] = (attention,)
+    return remove_dead(graph.with_replaced(found)) if found else graph
 
 
 def _attention(graph: Graph, storage: Mapping[TensorId, Storage], softmax: Node) -> Node | None:

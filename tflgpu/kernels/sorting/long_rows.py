@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tflgpu.graph.ir import Node, Tensor, TensorId
 from tflgpu.graph.layout import Geometry, Shape
 from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, op, rewrite
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
 from tflgpu.kernels.kernel import Storage
@@ -54,19 +55,24 @@ class Merge:
 @PORTABLE.rewrite("divide")
 def divide_sorts(planning: Planning) -> Planning:
     """Put several nodes for each ``top_k`` of long rows; values and indices of one operator share all but the last."""
-    graph, target = planning.graph, planning.target
-    nodes: list[Node] = []
-    new, orders = NewTensors(graph), dict[tuple[TensorId, int], TensorId]()
-    for node in graph.nodes:
-        source, shape = graph[node.inputs[0]] if node.inputs else None, graph[node.output].shape
-        if node.kind != "top_k" or source is None or source.shape[-1] * shape[-1] <= FEW or 0 in shape:
-            nodes.append(node)
-            continue
+    orders = dict[tuple[TensorId, int], TensorId]()
+
+    def divide(match: Match) -> Built:
+        node, graph, nodes = match.node, match.graph, list[Node]()
+        source, shape = graph[node.inputs[0]], graph[node.output].shape
         if (source.id, shape[-1]) not in orders:
-            nodes += _sort(node, source, shape, new, target)
+            nodes += _sort(node, source, shape, graph.new, planning.target)
             orders[source.id, shape[-1]] = nodes[-1].output
-        nodes.append(_result(node, orders[source.id, shape[-1]], len(shape)))
-    return planning.with_nodes(nodes, new, {t.id: Storage(Geometry(t.shape), "int") for t in new})
+        return [*nodes, _result(node, orders[source.id, shape[-1]], len(shape))]
+
+    graph = rewrite(planning.graph, [Rule("divide_sorts", op("top_k", where=_has_long_rows), divide)]).graph
+    added = graph.tensors.keys() - planning.graph.tensors.keys()
+    return planning.with_graph(graph, {t: Storage(Geometry(graph[t].shape), "int") for t in added})
+
+
+def _has_long_rows(graph: Draft, node: Node) -> bool:
+    shape = graph[node.output].shape
+    return graph[node.inputs[0]].shape[-1] * shape[-1] > FEW and 0 not in shape
 
 
 def _sort(node: Node, source: Tensor, shape: Shape, new: NewTensors, target: Target) -> Iterator[Node]:

@@ -6,10 +6,11 @@ for the first batch axis, and for the channels of a single image if each input h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tflgpu.graph.ir import Graph, Node, TensorId
+from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, op
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.passes.fuse import fusable, fused
@@ -29,26 +30,22 @@ def concatenate_in_place(planning: Planning) -> Planning:
 
     The kernel of another one computes the functions of its result as well.
     """
-    graph, storage = planning.graph, planning.storage
-    inputs_inside: set[TensorId] = set()
-    nodes: list[Node] = []
-    copied: dict[TensorId, Node] = {}
-    for node in graph.nodes:
-        if is_contiguous(graph, node) and all(
-            _can_eliminate(graph, storage, inputs_inside, node, t) for t in node.inputs
-        ):
-            inputs_inside.update(node.inputs)
-            node = replace(node, in_place=True)
-        elif is_contiguous(graph, node):
-            reader = graph.sole_consumer(node.output)
-            is_map = reader is not None and reader.kind == "map" and reader.output not in copied
-            if reader is not None and is_map and fusable(graph, node, node.output, reader):
-                copied[reader.output] = node
-                continue
-        if node.output in copied:
-            node = fused(copied[node.output], node, node.inputs.index(copied[node.output].output))
-        nodes.append(node)
-    return planning.with_nodes(nodes)
+
+    def put_inside(match: Match) -> Built:
+        node = match.node
+        fits = all(_can_eliminate(match.graph, planning.storage, node, tensor) for tensor in node.inputs)
+        return [replace(node, in_place=True)] if fits and not node.in_place else None
+
+    def copy(match: Match) -> Built:
+        """Compute a map in the kernel of the first concatenation that it alone reads."""
+        graph, node = match.graph, match.node
+        read = (graph.producer.get(tensor) for tensor in node.inputs)
+        copied = [n for n in read if n and is_contiguous(graph, n) and fusable(graph, n, n.output, node)]
+        first = min(copied, key=lambda each: graph.place(each.output), default=None)
+        return [fused(first, node, node.inputs.index(first.output))] if first is not None else None
+
+    inside = Rule("put_inside", op("concatenate", where=is_contiguous), put_inside)
+    return planning.rewritten(inside, Rule("copy_inputs", op("map"), copy))
 
 
 def input_places(graph: Graph, storage: Mapping[TensorId, Storage]) -> dict[TensorId, Place]:
@@ -59,8 +56,8 @@ def input_places(graph: Graph, storage: Mapping[TensorId, Storage]) -> dict[Tens
         storage: The storage of its tensors.
     """
     places: dict[TensorId, Place] = {}
-    for node in reversed(graph.nodes):  # a result that is itself an input has its place by then
-        if node.in_place and node.kind == "concatenate":
+    for node in reversed(graph.of_kind("concatenate")):  # a result that is itself an input has its place by then
+        if node.in_place:
             whole, offset = places.get(node.output, Place(node.output)), 0
             for tensor in node.inputs:
                 places[tensor] = replace(whole, offset=whole.offset + offset)
@@ -68,15 +65,13 @@ def input_places(graph: Graph, storage: Mapping[TensorId, Storage]) -> dict[Tens
     return places
 
 
-def _can_eliminate(
-    graph: Graph, storage: Mapping[TensorId, Storage], inputs_inside: Collection[TensorId], node: Node, tensor: TensorId
-) -> bool:
+def _can_eliminate(graph: Draft, storage: Mapping[TensorId, Storage], node: Node, tensor: TensorId) -> bool:
     """Whether a kernel computes ``tensor`` in the storage of the result, and both are inner tensors of the graph."""
     producer, output = graph.producer.get(tensor), node.output
     return (
         producer is not None
         and (not producer.in_place or producer.kind == "concatenate")
-        and tensor not in inputs_inside
+        and not any(n.in_place and n.kind == "concatenate" for n in graph.consumers[tensor])
         and node.inputs.count(tensor) == 1
         and not {tensor, output} & graph.wanted
         and storage[tensor].form == storage[output].form

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
+from tflgpu.graph.ir import Graph, Node, TensorId
 from tflgpu.graph.layout import LANES, Geometry, keeps_bytes
 from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.rewriting import Planning
@@ -22,25 +22,26 @@ def convert_layouts(planning: Planning) -> Planning:
 def add_conversions(graph: Graph) -> Graph:
     """Insert the conversions that are needed: nodes that cannot read or write the host's order get PHWC4."""
     new = NewTensors(graph)
-    renamed: dict[TensorId, TensorId] = {}
-    nodes: list[Node] = []
 
-    def convert(tensor: TensorId) -> Tensor:
-        converted = new.add(replace(graph[tensor], data=None))
-        nodes.append(Node("map", (tensor,), converted.id))
-        return converted
+    def converted(tensor: TensorId) -> TensorId:
+        return new.add(replace(graph[tensor], data=None)).id
 
-    for tensor in graph.inputs:
-        if graph.consumers.get(tensor) and not _readable(graph, tensor):
-            renamed[tensor] = convert(tensor).id
-    for node in graph.nodes:
-        if not _takes_hosts_order(graph, node):
-            node = replace(node, inputs=tuple(renamed.get(i, i) for i in node.inputs))
-        nodes.append(node)
+    read = [t for t in graph.inputs if graph.consumers.get(t) and not _readable(graph, t)]
+    renamed = {tensor: converted(tensor) for tensor in read}
+
+    def reading(node: Node) -> Node:
+        if _takes_hosts_order(graph, node):
+            return node
+        return replace(node, inputs=tuple(renamed.get(i, i) for i in node.inputs))
+
     outputs: list[TensorId] = []
     for tensor in graph.outputs:
-        outputs.append(tensor if _writable(graph, tensor) and tensor not in outputs else convert(tensor).id)
-    return replace(graph.with_nodes(nodes, new), outputs=tuple(outputs)).with_nodes(nodes, new)
+        outputs.append(tensor if _writable(graph, tensor) and tensor not in outputs else converted(tensor))
+    before = (Node("map", (tensor,), result) for tensor, result in renamed.items())
+    written = zip(graph.outputs, outputs, strict=True)
+    after = (Node("map", (tensor,), result) for tensor, result in written if tensor != result)
+    nodes = (*before, *map(reading, graph.nodes), *after)
+    return replace(graph, outputs=tuple(outputs)).with_nodes(nodes, new)
 
 
 def _readable(graph: Graph, tensor: TensorId) -> bool:

@@ -22,19 +22,18 @@ from tflgpu.target import ITEM_BYTES
 # Kernels load and copy as many bytes at once where the place within a tensor allows it.
 ALIGNED_BYTES = 16
 
+# Kinds of nodes that may be slices.
+MOVEMENTS = ("rearrange", "strided")
+
 
 def slice_in_place(planning: Planning) -> Planning:
     """Mark each slice of an inner tensor as in place that is one range of its bytes."""
     graph, storage = planning.graph, planning.storage
     root = roots(graph)
     kept = {root[t] for t in (*graph.given, *graph.wanted)}
-    nodes = []
-    for node in graph.nodes:
-        is_slice = node.kind in ("rearrange", "strided") and not {node.output, root.get(node.inputs[0])} & kept
-        if is_slice and not graph[node.inputs[0]].is_constant and _offset(graph, storage, node) is not None:
-            node = replace(node, in_place=True)
-        nodes.append(node)
-    return planning.with_nodes(nodes)
+    inner = (n for n in graph.of_kind(*MOVEMENTS) if not {n.output, root.get(n.inputs[0])} & kept)
+    slices = (n for n in inner if not graph[n.inputs[0]].is_constant and _offset(graph, storage, n) is not None)
+    return planning.with_graph(graph.with_replaced({n.output: (replace(n, in_place=True),) for n in slices}))
 
 
 def slice_places(graph: Graph, storage: Mapping[TensorId, Storage]) -> dict[TensorId, Place]:
@@ -45,8 +44,8 @@ def slice_places(graph: Graph, storage: Mapping[TensorId, Storage]) -> dict[Tens
         storage: The storage of its tensors.
     """
     places: dict[TensorId, Place] = {}
-    for node in graph.nodes:
-        if node.in_place and node.kind in ("rearrange", "strided"):
+    for node in graph.of_kind(*MOVEMENTS):
+        if node.in_place:
             offset = _offset(graph, storage, node)
             assert offset is not None
             places[node.output] = Place(node.inputs[0], offset)

@@ -32,7 +32,7 @@ def _without_copies(graph: Graph) -> Graph:
             copies[state.written] = source
             taken.add(source)
     states = tuple(replace(s, written=copies.get(s.written, s.written)) for s in graph.states)
-    return replace(graph, states=states).with_nodes(n for n in graph.nodes if n.output not in copies)
+    return replace(graph, states=states).with_replaced(dict.fromkeys(copies, ()))
 
 
 def _writing_late(graph: Graph) -> Graph:
@@ -73,7 +73,7 @@ def overwrite_states(planning: Planning) -> Planning:
         positions = tuple(_without_input(p, attributes.background) for p in attributes.positions)
         if _moves_vec4s(positions, graph[others[0]].shape, graph[node.output].shape):
             nodes[time] = replace(node, kind="overwrite", inputs=tuple(others), attributes=Gather(positions))
-    return planning.with_nodes(nodes)
+    return planning.with_graph(graph.with_nodes(nodes))
 
 
 def _moves_vec4s(positions: Sequence[Position], new: Shape, whole: Shape) -> bool:

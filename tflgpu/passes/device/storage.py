@@ -26,8 +26,8 @@ def assign_storage(planning: Planning) -> Planning:
     """
     graph, target = planning.graph, planning.target
     root = roots(graph)
-    copies = {n.output for n in graph.nodes if n.kind == "map" and not n.epilogue and n.inputs[0] in graph.inputs}
-    compared = {root.get(n.inputs[0]) for n in graph.nodes if n.kind in CHOOSE_A_PLACE}  # None for a constant
+    copies = {n.output for n in graph.of_kind("map") if not n.epilogue and n.inputs[0] in graph.inputs}
+    compared = {root.get(n.inputs[0]) for n in graph.of_kind(*CHOOSE_A_PLACE)}  # None for a constant
     on_boundary = {root[t] for t in (*graph.inputs, *graph.outputs)}
     leaving = {root.get(t) for t in leaving_tensors(graph)}
     exact = _exact_outputs(graph, root) if target.family == "gpu" else set()
@@ -60,7 +60,7 @@ def _exact_outputs(graph: Graph, root: Mapping[TensorId, TensorId]) -> set[Tenso
     these outputs.
     """
     kept = {root[t] for state in graph.states for t in (state.read, state.written)} | set(graph.inputs)
-    read = {root.get(i) for n in graph.nodes if not n.is_view for i in n.inputs}
-    joined = {root[n.output] for n in graph.nodes if n.kind == "concatenate"}  # which need not be kernels
+    read = {root.get(t) for t, nodes in graph.consumers.items() if not all(n.is_view for n in nodes)}
+    joined = {root[n.output] for n in graph.of_kind("concatenate")}  # which need not be kernels
     odd = {root[t] for t in graph.outputs if graph[t].size % LANES}
     return odd - kept - read - joined

@@ -19,13 +19,9 @@ def store_rows(planning: Planning) -> Planning:
         readers = graph.consumers.get(tensor, ())
         if readers and _is_of_kernel(planning, tensor) and all(_reads_rows(planning, node, kept) for node in readers):
             storage[tensor] = replace(storage[tensor], linear=True)
-    nodes = (
-        replace(node, in_place=True)
-        if node.kind == "reshape" and storage[node.inputs[0]] != planning.storage[node.inputs[0]]
-        else node
-        for node in graph.nodes
-    )
-    return planning.with_nodes(nodes, storage=storage)
+    views = (n for n in graph.of_kind("reshape") if storage.get(n.inputs[0]) != planning.storage.get(n.inputs[0]))
+    replaced = {node.output: (replace(node, in_place=True),) for node in views}
+    return planning.with_graph(graph.with_replaced(replaced), storage)
 
 
 def _is_of_kernel(planning: Planning, tensor: TensorId) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
@@ -52,8 +53,10 @@ class _WholeNumbers:
 
     def run(self) -> Graph:
         with np.errstate(all="ignore"):  # scales may be anything; those that half cannot hold change nothing
-            nodes = [self._divided(self._multiplied(node)) for node in self._graph.nodes]
-        return self._graph.with_nodes(nodes, [*self._scaled, *self._constants])
+            return self._graph.with_each(self._whole, chain(self._scaled, self._constants))
+
+    def _whole(self, node: Node) -> Node:
+        return self._divided(self._multiplied(node))
 
     def _divided(self, node: Node) -> Node:
         """Return the node, which stores its result without the factor of its scale, if that can be."""

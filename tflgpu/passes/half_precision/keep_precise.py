@@ -104,8 +104,8 @@ def _whole_numbers(graph: Graph, ranges: Ranges) -> set[TensorId]:
 def _out_of_reach(graph: Graph) -> Mapping[KeptFor, set[TensorId]]:
     """Weights that half cannot hold or of which it leaves few digits that count, and the products with them."""
     found: dict[KeptFor, set[TensorId]] = {"overflow": set(), "underflow": set()}
-    for node in graph.nodes:
-        for tensor in node.inputs[1:2] if node.kind in PRODUCTS else ():
+    for node in graph.of_kind(*PRODUCTS):
+        for tensor in node.inputs[1:2]:
             data = stored_elements(graph[tensor])
             if not isinstance(data, np.ndarray) or not data.size:  # quantized weights are within reach
                 continue

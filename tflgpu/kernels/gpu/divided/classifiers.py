@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, Tensor, TensorId, Value, epilogue_after_first, joint_sources
+from tflgpu.graph.ir import EpilogueOp, Input, Node, Tensor, TensorId, Value, epilogue_after_first, joint_sources
 from tflgpu.graph.layout import Geometry
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, op
 from tflgpu.kernels.fusing import epilogue_without_inputs, is_pointwise, kernel_inputs
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.divided.shared_sums import COUNTS, least_cycles, waiting_cycles
@@ -30,14 +30,13 @@ from tflgpu.target import Target
 class Head:
     """``softmax(layer(mean(image)))`` of one image, where nothing else reads what is in between.
 
-    between: what mean and layer write, views of it included. mean_epilogue: ops on the mean. factor: the constant of
+    mean_epilogue: ops on the mean. factor: the constant of
     channels that the layer multiplies by, if there is one. sum_epilogue: ops on the layer's sums after that.
     """
 
     mean: Node
     layer: Node
     softmax: Node
-    between: frozenset[TensorId]
     mean_epilogue: tuple[EpilogueOp, ...]
     factor: TensorId | None
     sum_epilogue: tuple[EpilogueOp, ...]
@@ -46,38 +45,34 @@ class Head:
 @GPU.rewrite("share", fuses=True)
 def divide_classifiers(planning: Planning) -> Planning:
     """Put two nodes for the ends of classifiers that run faster so."""
-    graph, storage = planning.graph, planning.storage
-    known, new = dict[TensorId, Storage](), NewTensors(graph)
-    divided: dict[TensorId, tuple[Node, Node]] = {}  # by what the softmax writes
-    dropped = set[TensorId]()
-    for node in graph.nodes:
-        head = _head(graph, storage, node)
+    storage = dict(planning.storage)
+
+    def divide(match: Match) -> Built:
+        graph = match.graph
+        head = _head(graph, storage, match.node)
         if head is None:
-            continue
-        tensor = next(new.ids)
-        count = _best_count(head, graph, storage, planning.target_of(tensor))
+            return None
+        tensor = next(graph.new.ids)
+        count = _best_count(head, planning, planning.target_of(tensor))
         if not count:
-            continue
+            return None
         layer = graph[head.layer.output]
         first, *others = layer.shape
-        shares = Tensor(tensor, "", (count * first, *others), precise=layer.precise)
-        new.keep([shares])
-        known[shares.id] = Storage(Geometry(shares.shape), "float")
-        divided[node.output] = _divided(head, shares.id, count)
-        dropped |= head.between
-    kept = (node for node in graph.nodes if node.output not in dropped)
-    nodes = [new for node in kept for new in divided.get(node.output, (node,))]
-    return planning.with_nodes(nodes, new, known)
+        graph.new.keep([Tensor(tensor, "", (count * first, *others), precise=layer.precise)])
+        storage[tensor] = Storage(Geometry(graph[tensor].shape), "float")
+        return _divided(head, tensor, count)
+
+    return planning.rewritten(Rule("divide_classifiers", op("softmax"), divide), storage=storage)
 
 
-def _head(graph: Graph, storage: Mapping[TensorId, Storage], softmax: Node) -> Head | None:
+def _head(graph: Draft, storage: Mapping[TensorId, Storage], softmax: Node) -> Head | None:
     """Return what ends with ``softmax``, if it is the end of a classifier of one image."""
     if not isinstance(softmax.attributes, Softmax) or storage[softmax.output].pixels != 1:
         return None
-    layer, sums = _source(graph, softmax.inputs[0])
+    layer = _source(graph, softmax.inputs[0])
     if layer is None or not _is_layer(graph, layer):
         return None
-    mean, vector = _source(graph, layer.inputs[0])
+    mean = _source(graph, layer.inputs[0])
     if mean is None or mean.attributes != Reduce("mean", (1, 2)):
         return None
     mean_epilogue = epilogue_without_inputs(graph, mean, reads_padding=False)
@@ -89,26 +84,26 @@ def _head(graph: Graph, storage: Mapping[TensorId, Storage], softmax: Node) -> H
     if image is None or image.linear or image.type not in ("half", "float"):
         return None
     reads_all = weights.size == image.channels * graph[layer.output].size  # of one image, not the means of several
-    return Head(mean, layer, softmax, sums | vector, mean_epilogue, factor, sum_epilogue) if reads_all else None
+    return Head(mean, layer, softmax, mean_epilogue, factor, sum_epilogue) if reads_all else None
 
 
-def _source(graph: Graph, tensor: TensorId) -> tuple[Node | None, frozenset[TensorId]]:
-    """Return the node that computes a tensor, and what it and views of it write; no node if anything else reads
-    these."""
-    node, written = graph.producer.get(tensor), frozenset((tensor,))
-    while node is not None and node.is_view:
-        written |= {node.inputs[0]}
-        node = graph.producer.get(node.inputs[0])
-    return node if all(graph.sole_consumer(t) for t in written) else None, written
+def _source(graph: Draft, tensor: TensorId) -> Node | None:
+    """Return the node that computes what a tensor is a view of; None if anything else reads it or a view of it."""
+    while graph.sole_consumer(tensor) is not None:
+        node = graph.producer.get(tensor)
+        if node is None or not node.is_view:
+            return node
+        tensor = node.inputs[0]
+    return None
 
 
-def _is_layer(graph: Graph, node: Node) -> bool:
+def _is_layer(graph: Draft, node: Node) -> bool:
     """Whether a node multiplies by constants and adds constants at most, whatever its epilogue."""
     is_product = node.kind == "fully_connected" or is_pointwise(node)
     return is_product and all(graph[t].is_constant for t in node.inputs[1:])
 
 
-def _factor(graph: Graph, layer: Node) -> tuple[TensorId | None, Node]:
+def _factor(graph: Draft, layer: Node) -> tuple[TensorId | None, Node]:
     """Return the constant of channels by which a layer multiplies its sums first, and the layer without that."""
     match layer.epilogue[:1]:
         case (EpilogueOp("mul", (Value(0), Input(place))),):
@@ -120,8 +115,9 @@ def _factor(graph: Graph, layer: Node) -> tuple[TensorId | None, Node]:
     return factor.id, replace(layer, epilogue=epilogue_after_first(layer.epilogue))
 
 
-def _best_count(head: Head, graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> int:
+def _best_count(head: Head, planning: Planning, target: Target) -> int:
     """Return the number of shares that takes the least time by the cost model; 0 if three kernels take less."""
+    graph, storage = planning.graph, planning.storage
     apart = (least_cycles(Request(node, graph, storage, target)) for node in (head.mean, head.layer))
     cycles = {0: sum(apart) + waiting_cycles(target)}
     image, result = storage[head.mean.inputs[0]], storage[head.layer.output]

@@ -30,16 +30,10 @@ Divide = Callable[[Request, NewTensors], Division | None]
 
 def divide_nodes(planning: Planning, divide: Divide) -> Planning:
     """Put two nodes for each that ``divide`` divides."""
-    nodes: list[Node] = []
-    tensors, storage = NewTensors(planning.graph), dict[TensorId, Storage]()
-    for node in planning.graph.nodes:
-        two = divide(planning.request(node), tensors)
-        if two is None:
-            nodes.append(node)
-            continue
-        nodes += two.nodes
-        storage |= two.storage
-    return planning.with_nodes(nodes, tensors, storage)
+    tensors = NewTensors(planning.graph)
+    divided = {node.output: two for node in planning.graph.nodes if (two := divide(planning.request(node), tensors))}
+    graph = planning.graph.with_replaced({output: two.nodes for output, two in divided.items()}, tensors)
+    return planning.with_graph(graph, {t: each for two in divided.values() for t, each in two.storage.items()})
 
 
 def fits(between: Storage, target: Target) -> bool:
