@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.tiling import tile_count
+from tflgpu.target import ITEM_BYTES
 from tflgpu.target.measured_costs import TensorCoreCosts, tensor_core_costs
 
 # Weights [out, kh, kw, in], blocks of columns that divide the result, blocks of K -> fragments in the order in which
@@ -35,6 +36,11 @@ class MatrixUnit:
     def costs(self) -> TensorCoreCosts:
         """Costs of its work."""
         return tensor_core_costs(self.name)
+
+    @property
+    def block_registers(self) -> int:
+        """Registers of a lane, for halves of a block."""
+        return self.side**2 * ITEM_BYTES["half"] // (ITEM_BYTES["int"] * self.lanes)
 
     def blocks(self, vec4s: int) -> int:
         """Return how many blocks vec4s along a side of the product fill, the last one perhaps in part.

@@ -18,6 +18,7 @@ from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.declaration import Emitter
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
 from tflgpu.ops.movement.shaping import AxisMap
+from tflgpu.target import WIDEST
 
 
 def padded_bias(bias: Array | None, size: int) -> Array:
@@ -51,7 +52,7 @@ def reordered(view: Array) -> Array:
     return copy
 
 
-RUNTIME_BLOCK = 16  # output channels of a block of weights packed at run time; kernels of all architectures take it
+RUNTIME_BLOCK = WIDEST  # output channels of a block of weights packed at run time; kernels of all architectures take it
 
 
 @dataclass(frozen=True)

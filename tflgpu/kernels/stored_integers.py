@@ -13,9 +13,7 @@ from tflgpu.kernels.kernel import Argument
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import output_channel_axis
-from tflgpu.target import Target
-
-CPU_BLOCK = 16  # outputs of a vector
+from tflgpu.target import WIDEST, Target
 
 ROWS_AT_ONCE = 1 << 20  # elements, about, that are divided by their scales together
 
@@ -73,7 +71,7 @@ class StoredIntegers:
 
 def packed_block(target: Target) -> int:
     """How many outputs have their weights side by side in the layout that kernels of one row read."""
-    return CPU_BLOCK if target.family == "cpu" else LANES
+    return WIDEST if target.family == "cpu" else LANES
 
 
 def stored_integers(request: Request) -> StoredIntegers | None:

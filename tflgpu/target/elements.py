@@ -14,6 +14,11 @@ VectorType = Literal["float", "int", "long", "uint", "double"]  # in registers
 
 HALF_MAX = 65504.0  # the greatest finite half
 
+# Half and float have all whole numbers up to these.
+HALF_WHOLE, FLOAT_WHOLE = 1 << 11, 1 << 24
+
+WIDEST = 16  # lanes of the widest vectors of OpenCL C
+
 # The numpy types of the same elements.
 HOST_DTYPES: dict[ElementType, str] = {
     "float": "float32",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tflgpu.kernels.architecture import PORTABLE, Architecture
+from tflgpu.target import WIDEST
 
 CPU = Architecture("cpu", lambda target: target.family == "cpu", refines=PORTABLE).register()
 
-VECTOR = 16  # lanes of the widest float vectors
+VECTOR = WIDEST  # floats that kernels compute together
 
 KERNELS: tuple[str, ...] = (
     "attention_kernel",

@@ -9,14 +9,13 @@ from tflgpu.kernels.cpu import VECTOR
 from tflgpu.kernels.kernel import Parameters
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import most_per_tile, tile_count
-from tflgpu.target import ElementType, Target
+from tflgpu.target import ITEM_BYTES, ElementType, Target
 from tflgpu.target.measured_costs import core_costs
 
 # By the floats of a vector register: how many registers there are, AVX-512's, AVX2's and NEON's.
 REGISTERS = {16: 32, 8: 16, 4: 32}
 MOST_SLICES = 8  # of a block of output channels; more would leave room for few pixels
 
-FLOAT_BYTES = 4
 
 MOST_ROWS = 8  # of a block of vectors: more would only make the source longer
 
@@ -81,7 +80,7 @@ def step_cycles(rows: int, vectors: int, target: Target) -> float:
     """
     instructions = VECTOR // target.limits.vector_width
     loads = rows + vectors * instructions
-    weights = vectors * VECTOR * FLOAT_BYTES / core_costs().near_bytes
+    weights = vectors * VECTOR * ITEM_BYTES["float"] / core_costs().near_bytes
     return max(rows * vectors * instructions / 2, loads / 2, weights, PRODUCT_LATENCY) + loads / 8
 
 

@@ -8,7 +8,6 @@ from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.convolutions import bias_argument, is_vector_product
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.block_products import (
-    FLOAT_BYTES,
     TILES_PER_CORE,
     BlockProductsParameters,
     blocks_per_tile,
@@ -179,8 +178,8 @@ def _tile(
     most = max(row_blocks, all_blocks // (target.compute_units * TILES_PER_CORE))
     wanted = min(most, blocks_per_tile(all_blocks, 1, 2 * rows * vectors * VECTOR * depth, target))
     room = row_blocks if unpacks and not widens else max(1, WIDENED_FLOATS // (rows * depth))
-    image = FLOAT_BYTES / core_costs().near_bytes + (WIDENING_CYCLES if widens else 0)
-    weight = FLOAT_BYTES / core_costs().far_bytes + (UNPACKING_CYCLES if unpacks else 0)
+    image = ITEM_BYTES["float"] / core_costs().near_bytes + (WIDENING_CYCLES if widens else 0)
+    weight = ITEM_BYTES["float"] / core_costs().far_bytes + (UNPACKING_CYCLES if unpacks else 0)
 
     def outputs(count: int) -> int:
         return tile_count(output_blocks, tile_count(output_blocks, max(1, wanted // count)))

@@ -18,9 +18,7 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, local_vec4s, tile_count
 from tflgpu.ops.image.convolution import Depthwise
 from tflgpu.ops.image.window import Window, span
-
-# Floats have all whole numbers up to this one.
-MOST_EXACT = 1 << 24
+from tflgpu.target import FLOAT_WHOLE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +82,7 @@ def sums_are_exact(request: Request) -> bool:
         return False
     taps = prod(attributes.window.kernel)
     weights = whole_weights(request) if taps <= MOST_TAPS else None
-    if weights is None or MOST * int(np.abs(weights.integers).max(initial=0)) * taps > MOST_EXACT:
+    if weights is None or MOST * int(np.abs(weights.integers).max(initial=0)) * taps > FLOAT_WHOLE:
         return False
     return _rows(request).vec4s <= local_vec4s(request.target)
 

@@ -29,7 +29,7 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import local_vec4s, tile_count
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import Window
-from tflgpu.target import VEC4_BYTES, ElementType
+from tflgpu.target import ITEM_BYTES, VEC4_BYTES, ElementType
 
 # Rows of a run, about: that many share the loads of the weights.
 RUN_ROWS = 36
@@ -39,7 +39,6 @@ RUN_ROWS = 36
 PART_BYTES = 32 << 10
 SUMS_BYTES = 28 << 10
 
-SUM_BYTES = 4
 
 # Packing the operands of a tile may take this part of the time of its products, if there are enough tiles.
 MOST_PACKING = 0.2
@@ -233,7 +232,7 @@ class _Division:
     def sums_vec4s(self) -> int:
         """Local memory for the sums of a block, or for all of a tile that wait for the next part."""
         waiting = self.column_blocks if self.part < self.steps else 1
-        return waiting * self.run * self.columns * SUM_BYTES // VEC4_BYTES
+        return waiting * self.run * self.columns * ITEM_BYTES["int"] // VEC4_BYTES
 
     @property
     def grids_vec4s(self) -> int:
@@ -302,7 +301,7 @@ def _divided(request: Request, weights: WholeWeights, unit: IntegerUnit) -> _Div
         offsets, packed_bytes = np.arange(part) * packed * pixel_bytes, part * packed * pixel_bytes
         if in_place:
             offsets = np.concatenate([np.arange(steps) * request.input(0).plane * pixel_bytes, offsets])
-    waiting = max(1, SUMS_BYTES // (run * columns * SUM_BYTES)) if part < steps else out_blocks
+    waiting = max(1, SUMS_BYTES // (run * columns * ITEM_BYTES["int"])) if part < steps else out_blocks
     enough = max(1, WORTHWHILE_PRODUCTS // (run * columns * LANES * steps))
     per_core = DYNAMIC_TILES_PER_CORE if request.input(0).grid is None else TILES_PER_CORE
     # Each tile packs the patches of its runs.

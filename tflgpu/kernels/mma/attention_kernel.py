@@ -16,10 +16,9 @@ from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rows.attention import Attention, AttentionParameters, Reach, operands_of
 from tflgpu.kernels.tiling import local_vec4s, tile_count
-from tflgpu.target import VEC4_BYTES, ElementType, Target
+from tflgpu.target import ITEM_BYTES, VEC4_BYTES, ElementType, Target
 
 PADDING = 4  # floats, or 8 halves, between rows in local memory
-FLOAT_BYTES = 4
 STORED_COLUMNS = 64  # of a row, that leave by way of local memory at once
 # Numbers that a lane may hold in registers, of those for queries, scores and sums.
 HELD_NUMBERS = 200
@@ -72,7 +71,7 @@ class AttentionTile(Tile):
         """Local memory for the sums of all warps, and for the greatest score and the total of each row."""
         rows, columns = self.row_warps * UNIT.side, min(value_depth, STORED_COLUMNS) + PADDING
         totals = 2 * self.row_blocks if self.key_warps > 1 else 0
-        return self.key_warps * rows * (columns + totals) * FLOAT_BYTES
+        return self.key_warps * rows * (columns + totals) * ITEM_BYTES["float"]
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,12 @@ from tflgpu.kernels.phases import Phases, phases_of
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
 from tflgpu.ops.image.window import POINTWISE, Window
-from tflgpu.target import Target
+from tflgpu.target import ITEM_BYTES, Target
 from tflgpu.target.corrections import corrected
 
 # Taps of all phases of a transposed convolution by those of its window, at most, with the zeros that are multiplied. A
 # window of 3 x 3 and a stride of 2 give 16 / 9.
 PADDED_TAPS = 4
-MASK_BITS = 32  # rows and columns of a phase's window: a kernel keeps in a bit each whether they are there
 
 
 def convolution_candidates(
@@ -79,7 +78,7 @@ def _is_dense(request: Request) -> bool:
     if not _are_numbers(request) or attributes.groups > 1:
         return False
     phases = phases_of(request)
-    if phases and max(phases.window.kernel) > MASK_BITS:
+    if phases and max(phases.window.kernel) > 8 * ITEM_BYTES["int"]:  # a bit each says whether a row is there
         return False
     if phases and phases.count * prod(phases.window_of_phase.kernel) > PADDED_TAPS * prod(phases.window.kernel):
         return False

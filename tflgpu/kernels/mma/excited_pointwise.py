@@ -29,15 +29,14 @@ from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import fits_local, power_of_two, split_workspace, tile_count
 from tflgpu.ops.image.window import POINTWISE
-from tflgpu.target import Target
+from tflgpu.target import HALF_WHOLE, Target
 
 HALVES = Operands("half", "half")
 EXCITED_POINTWISE = "excited_pointwise"
 # Blocks of gates' weights that a warp loads before it waits for others. A block takes four registers of each lane.
 EARLY_WEIGHTS = 27
 EARLY_HIDDEN_WEIGHTS = 20  # pairs of slices of the hidden layer's weights, of four registers each
-WHOLE_HALVES = 2048  # up to which half precision holds every whole number
-ROUNDED_HALVES = 512  # below which a half plus 1.5 * 2^10 is a whole number
+ROUNDED_HALVES = HALF_WHOLE // 4  # below which a half plus 1.5 * 2^10 is a whole number
 FULL_HALVES = 2.0**-14, 65504.0  # between which half precision has all of its digits
 
 
@@ -196,7 +195,7 @@ def _whole_rows(request: Request, index: int) -> tuple[Array, Array]:
     scale = np.broadcast_to(tensor.scale.reshape(-1), ones.shape).astype(np.float32)
     with np.errstate(all="ignore"):  # scales may be anything
         whole = np.rint(weights / scale[:, np.newaxis])
-    is_whole = np.isfinite(whole).all() and np.abs(whole).max(initial=0) <= WHOLE_HALVES
+    is_whole = np.isfinite(whole).all() and np.abs(whole).max(initial=0) <= HALF_WHOLE
     return (whole.astype(np.float32), scale) if is_whole else (weights, ones)
 
 
@@ -210,7 +209,7 @@ def _steps(epilogue: tuple[EpilogueOp, ...]) -> tuple[float, float, float, float
     ):
         return None
     scale, zero, low, high = last.parameters
-    return (scale, zero, low, high) if max(abs(low - zero), abs(high - zero)) <= WHOLE_HALVES else None
+    return (scale, zero, low, high) if max(abs(low - zero), abs(high - zero)) <= HALF_WHOLE else None
 
 
 def _whole_results(epilogue: tuple[EpilogueOp, ...]) -> tuple[tuple[EpilogueOp, ...], float]:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from tflgpu.graph.ir import Array
 from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.target import is_exact_in_half
@@ -16,8 +17,6 @@ OperandType = Literal["half", "float"]
 PARTS: dict[OperandType, tuple[str, ...]] = {"half": ("high",), "float": ("low", "high")}
 
 HALVES: dict[OperandType, int] = {"half": 1, "float": 2}  # that take as much memory
-
-BLOCK_REGISTERS = 4  # of a lane, for halves of a block of 16 x 16
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Operands:
     def registers(self, row_blocks: int, column_blocks: int) -> int:
         """Return the registers of a lane for one k-step of a warp tile."""
         image, weights = self.sizes
-        return BLOCK_REGISTERS * (image * row_blocks + weights * column_blocks)
+        return UNIT.block_registers * (image * row_blocks + weights * column_blocks)
 
 
 def operands_of_image(src: Storage, weights: OperandType) -> Operands:

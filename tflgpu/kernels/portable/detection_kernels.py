@@ -12,14 +12,13 @@ from tflgpu.kernels.portable.reduction_kernels import LARGE_GROUP, LONG
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import fits_local
 from tflgpu.ops.image.detection import AnchoredBoxes, Suppress
+from tflgpu.target import ITEM_BYTES
 
 # Rough operations for each candidate: a heap is made of them, and some are compared with what was found.
 COST = 32
 
 # Bits of the digits by which the GPU's kernel selects candidates: a work-group goes through the counts of one.
 DIGIT_BITS = 6
-
-SCORE_BITS = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +102,7 @@ def suppress(request: Request) -> Kernel:
         parameters, workspace = SuppressParameters(**values, spread=spread), size
     else:
         place_bits = (attributes.boxes - 1).bit_length()
-        top_digit = (SCORE_BITS + place_bits - 1) // DIGIT_BITS * DIGIT_BITS
+        top_digit = (8 * ITEM_BYTES["float"] + place_bits - 1) // DIGIT_BITS * DIGIT_BITS
         parameters = SuppressInBatchesParameters(
             **values, place_bits=place_bits, digit_bits=DIGIT_BITS, top_digit=top_digit
         )

@@ -15,13 +15,10 @@ from tflgpu.passes.half_precision.amplification import MOST, Amplifications, ave
 from tflgpu.passes.half_precision.cancellation import Cancellations, origin
 from tflgpu.passes.half_precision.ranges import FLOAT_MAX, KEEP_RANGE, LARGEST, USUAL, Ranges, fits
 from tflgpu.passes.half_precision.weighted_sums import PRODUCTS, weighted_sum
-from tflgpu.target import HALF_MAX
+from tflgpu.target import HALF_MAX, HALF_WHOLE
 
 # Part of a tensor that a mean of it is at most, to cost nothing.
 LITTLE = 8
-
-# Half holds all whole numbers up to this one.
-LARGEST_COUNT = 2048
 
 # The least number that half holds with all of its digits.
 LEAST_NORMAL = 2.0**-14
@@ -94,7 +91,7 @@ def _whole_numbers(graph: Graph, ranges: Ranges) -> set[TensorId]:
     for node in graph.nodes:
         if node.epilogue and node.epilogue[-1].function == "to_float":
             low, high = ranges.of(node.output)
-            if max(-low, high) > LARGEST_COUNT:
+            if max(-low, high) > HALF_WHOLE:
                 found.add(node.output)
         elif not node.epilogue and _takes_elements(node) and not found.isdisjoint(node.inputs):
             found.add(node.output)

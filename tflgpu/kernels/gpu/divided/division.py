@@ -12,8 +12,7 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.target import Target
 
-# Upper bounds on the tensor between the two kernels: bytes, and a part of a device's largest buffer.
-MOST_BYTES = 1 << 27
+# The part of a device's largest buffer that the tensor between the two kernels may take.
 PART_OF_BUFFER = 8
 
 
@@ -38,4 +37,4 @@ def divide_nodes(planning: Planning, divide: Divide) -> Planning:
 
 def fits(between: Storage, target: Target) -> bool:
     """Whether a device has room for what the first kernel leaves for the second."""
-    return between.bytes <= min(MOST_BYTES, target.limits.allocation_bytes // PART_OF_BUFFER)
+    return between.bytes <= target.limits.of_plans.allocation_bytes // PART_OF_BUFFER

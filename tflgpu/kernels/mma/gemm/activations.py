@@ -12,7 +12,7 @@ from tflgpu.kernels.mma.costs import GemmWork
 from tflgpu.kernels.mma.gemm.packed_weights import BATCH_REGISTERS, WarpTile, equal_batches, warp_tiles
 from tflgpu.kernels.mma.gemm.skeletons import RegistersParameters
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
-from tflgpu.kernels.mma.operands import BLOCK_REGISTERS, Operands
+from tflgpu.kernels.mma.operands import Operands
 from tflgpu.kernels.portable.matmul_kernels import matmul_candidates, product_of
 from tflgpu.kernels.portable.matrix_products import MatrixProduct, Side
 from tflgpu.kernels.request import Request
@@ -77,8 +77,8 @@ def activation_product(request: Request) -> Kernel:
     tile = chosen.tile
     # An adjoint left side, or a right side that is not adjoint, takes twice the registers of the 16 x 16 elements that
     # are multiplied.
-    row_registers = BLOCK_REGISTERS * (2 if shape.left.adjoint else 1)
-    column_registers = BLOCK_REGISTERS * (1 if shape.right.adjoint else 2)
+    row_registers = UNIT.block_registers * (2 if shape.left.adjoint else 1)
+    column_registers = UNIT.block_registers * (1 if shape.right.adjoint else 2)
     registers = row_registers * tile.row_blocks + column_registers * tile.column_blocks
     k_steps_per_split = tile_count(chosen.work.k_steps, tile.split_k)
     return Kernel(

@@ -24,10 +24,11 @@ from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.window import Window
-from tflgpu.target import VEC4_BYTES, Target
+from tflgpu.target import ITEM_BYTES, VEC4_BYTES, Target
 
-LOCAL_BYTES = 48 << 10  # of a work-group at most; every device with tensor cores has it
-HALF_BYTES = 2
+# Of a work-group, at most: what ptxas gives a kernel, also where the driver says that there is more.
+LOCAL_BYTES = 48 << 10
+HALF_BYTES = ITEM_BYTES["half"]
 STAGES = {2: 3}  # by the k-steps of a stage: how many stages there are, if local memory is large enough
 # Blocks of a warp tile beside whose sums there are registers for what joins the result.
 EARLY_BLOCKS = 4

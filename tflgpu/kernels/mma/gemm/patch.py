@@ -32,7 +32,7 @@ GROUP_TILES = (
 )
 STAGES = (3, 2)  # of weights: the first that local memory is large enough for
 PATCHES = 2  # of the image, in local memory
-BANKS = 16  # of local memory, for vec4s of halves
+BANKS = UNIT.lanes // 2  # of local memory, for vec4s of halves: it has a word for each lane
 
 
 @dataclass(frozen=True)

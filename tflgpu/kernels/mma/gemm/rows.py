@@ -23,8 +23,8 @@ from tflgpu.ops.image.window import Window, span
 from tflgpu.target import Target
 
 WARPS = 4
-PAIRS = 8  # of elements, in a k-step
-GROUP_PIXELS = 8  # of the right side of a product
+PAIRS = UNIT.side // 2  # of elements, in a k-step
+GROUP_PIXELS = UNIT.side // 2  # of the right side of a product
 ACCUMULATORS = 14  # groups of pixels times blocks of channels, of a warp
 
 
