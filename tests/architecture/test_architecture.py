@@ -235,3 +235,18 @@ def test_few_passes_go_through_all_nodes() -> None:
     loops = (node for module in modules for node in nodes_of(module) if isinstance(node, ast.For | ast.comprehension))
     through_nodes = [loop for loop in loops if re.fullmatch(r"(reversed\()?[\w.]+\.nodes\)?", ast.unparse(loop.iter))]
     assert len(through_nodes) <= 22
+
+
+def test_few_numbers_of_kernels_are_constants_of_modules() -> None:
+    """Others are rows of a table, or follow from the device."""
+    modules = (module for module in MODULES if module.relative_to(PACKAGE).parts[0] == "kernels")
+    statements = (node for module in modules for node in ast.parse(module.read_text()).body)
+    values = (node.value for node in statements if isinstance(node, ast.Assign | ast.AnnAssign))
+    assert sum(value is not None and is_number(value) for value in values) <= 60
+
+
+def is_number(value: ast.expr) -> bool:
+    """Whether an expression has nothing but numbers, such as ``48 << 10``."""
+    if isinstance(value, ast.BinOp):
+        return is_number(value.left) and is_number(value.right)
+    return isinstance(value, ast.Constant) and isinstance(value.value, int | float)

@@ -7,18 +7,35 @@ unit where an image is small. The work-items of one split tile add up their part
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tflgpu.graph.layout import LANES
 from tflgpu.target import Target
+from tflgpu.target.kernel_numbers import kernel_numbers
 
 SPLIT_K = (1, 2, 4, 8)
 # float4 elements of local memory that a work-group takes at most, also where there is more: 32 KiB. Groups that take
 # more leave no room for a second one on a compute unit.
 LOCAL_VEC4S = 2048
 
-# On a CPU: the least floating-point operations for which a tile is worth starting, some ten microseconds of one core,
-# and tiles for each core, so that none waits for long. Round numbers, not fitted.
-WORTHWHILE_OPERATIONS = 100_000
-TILES_PER_CORE = 8
+# Vec4s that a work-item of a GPU loads at most before it adds them up: it waits for memory once for all of them.
+LOADS_AT_ONCE = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemTiles:
+    """Numbers of the tiles of CPUs whose kernels have no reason for others.
+
+    Attributes:
+        least_operations: Floating-point operations that are worth starting a tile: some ten microseconds of a core.
+        tiles_per_core: Tiles for each core, so that none waits for long.
+    """
+
+    least_operations: int
+    tiles_per_core: int
+
+
+ITEM_TILES = kernel_numbers("tiles of items", ItemTiles)
 
 
 def tile_count(items: int, per_tile: int) -> int:
@@ -52,8 +69,8 @@ def items_per_tile(items: int, target: Target, cost: int) -> int:
     """
     if target.family == "gpu":
         return target.local_size
-    enough = max(1, WORTHWHILE_OPERATIONS // max(1, cost))
-    balanced = tile_count(items, target.compute_units * TILES_PER_CORE)
+    enough = max(1, ITEM_TILES.least_operations // max(1, cost))
+    balanced = tile_count(items, target.compute_units * ITEM_TILES.tiles_per_core)
     return min(items, max(enough, balanced), most_per_tile(target, cost))
 
 

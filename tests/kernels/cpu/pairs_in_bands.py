@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.ops.windows import Window
 from tflgpu.kernels.cpu.band_kernels import Band
-from tflgpu.kernels.cpu.convolution_kernels import FAR_WEIGHTS
+from tflgpu.kernels.cpu.convolution_kernels import CONVOLUTION
 
 ONE, SAME = Window((1, 1)), Window((3, 3), padding="SAME")
 
@@ -29,6 +29,6 @@ CASES = {
         Band(1, 8),
     ),
     "one pixel": ((3, 1, 1, 20), 17, ONE, SAME, Band(1, 1)),
-    "weights that are fetched ahead": ((1, 6, 14, FAR_WEIGHTS), 70, ONE, SAME, Band(2, 3)),
+    "weights that are fetched ahead": ((1, 6, 14, CONVOLUTION.far_weights), 70, ONE, SAME, Band(2, 3)),
     "bands of the last block only": ((2, 13, 10, 8), 44, ONE, SAME, Band(1, 7, whole=2)),
 }

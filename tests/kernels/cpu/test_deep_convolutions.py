@@ -12,11 +12,12 @@ from tests.support.limited_devices import Simulation, limited
 from tests.support.planning import plan_of
 from tests.support.running import run_checked
 from tflgpu.graph.layout import Geometry
-from tflgpu.kernels.cpu.convolution_kernels import DEEP, FAR_WEIGHTS, lines_ahead
+from tflgpu.kernels.cpu.convolution_kernels import CONVOLUTION, lines_ahead
 from tflgpu.kernels.kernel import Storage
 from tflgpu.ops.image.window import POINTWISE
 from tflgpu.target import Limits, Target
 
+DEEP, FAR_WEIGHTS = CONVOLUTION.deep, CONVOLUTION.far_weights
 ONE = Window((1, 1))
 # Shape of the image, and output channels.
 CASES = {

@@ -9,7 +9,7 @@ import tflgpu
 from tests.ops import reference
 from tests.ops.case import Net
 from tests.support.planning import plan_of
-from tflgpu.kernels.cpu.fully_connected_kernels import WIDENED_FLOATS
+from tflgpu.kernels.cpu.fully_connected_kernels import LAYERS
 from tflgpu.target import Limits, Target
 
 # Images, depth, outputs.
@@ -17,7 +17,7 @@ CASES = {
     "whole blocks": (10, 80, 80),
     "images and outputs that are left over": (53, 31, 75),
     "several tiles of images and of outputs": (107, 150, 250),
-    "images too long to become floats together": (7, WIDENED_FLOATS // 3, 38),
+    "images too long to become floats together": (7, LAYERS.widened_floats // 3, 38),
     "one image": (1, 257, 514),
     "few outputs": (9, 20, 6),
 }

@@ -12,20 +12,40 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.rows.attention import Attention, AttentionParameters, operands_of
 from tflgpu.kernels.tiling import most_per_tile, power_of_two, tile_count
 from tflgpu.target import Target
+from tflgpu.target.kernel_numbers import kernel_numbers
 
-KEY_FLOATS = 32768  # of a block's keys and values: 128 KiB, which a core's second cache holds
-ROW_FLOATS = 24576  # of a tile's queries and results
-MOST_ELEMENTS = 512  # of a key, or of a value
-LEAST_ROWS = 8  # for which it is worth to transpose keys
-BLOCK_KEYS = 128  # of few rows: what scores of a block take stays in a core's first cache
-MOST_QUADS = 4  # of few rows: more would only make the source longer
-MOST_VECTORS = 4  # of a group of keys
-COPY_CYCLES = 0.6  # for each element of keys and values that a tile copies
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionNumbers:
+    """Numbers of attention in blocks, and of that of few rows.
+
+    Attributes:
+        key_floats: Floats of a block's keys and values, which a core's second cache holds.
+        row_floats: Floats of a tile's queries and results.
+        most_elements: Elements of a key, or of a value.
+        least_rows: Rows from which on keys are transposed into blocks.
+        few_rows_keys: Keys of a block for few rows: their scores stay in a core's first cache.
+        most_quads: Quads of channels that few rows have in registers; more would only make the source longer.
+        most_vectors: Vectors of a block of keys.
+        copy_cycles: Cycles for each element of keys and values that a tile copies.
+    """
+
+    key_floats: int
+    row_floats: int
+    most_elements: int
+    least_rows: int
+    few_rows_keys: int
+    most_quads: int
+    most_vectors: int
+    copy_cycles: float
+
+
+NUMBERS = kernel_numbers("cpu/attention", AttentionNumbers)
 
 
 def has_room(attention: Attention) -> bool:
     """Whether the kernels have room for such an attention."""
-    return max(attention.depth, attention.value_depth) <= MOST_ELEMENTS
+    return max(attention.depth, attention.value_depth) <= NUMBERS.most_elements
 
 
 @dataclass(frozen=True)
@@ -73,7 +93,7 @@ class AttentionFewRowsParameters(ChunkParameters, template="cpu/attention_few_ro
 
 def _has_few_rows(request: Request) -> bool:
     attention = request.node.attributes
-    return isinstance(attention, Attention) and attention.rows < LEAST_ROWS
+    return isinstance(attention, Attention) and attention.rows < NUMBERS.least_rows
 
 
 @CPU.lowering("attention", when=_has_few_rows)
@@ -85,7 +105,7 @@ def attention_of_few_rows(request: Request) -> Kernel:
         return tile_count(attention.heads * tile_count(attention.rows, rows), target.compute_units) * (1 + rows)
 
     rows = min(range(attention.rows, 0, -1), key=cycles)
-    most = max(1, min(MOST_QUADS, (vectors_in_registers(target) - 1) // rows))
+    most = max(1, min(NUMBERS.most_quads, (vectors_in_registers(target) - 1) // rows))
     quads, slices = power_of_two(most), attention.value_depth // LANES
     return _kernel(
         AttentionFewRowsParameters(
@@ -94,7 +114,7 @@ def attention_of_few_rows(request: Request) -> Kernel:
             chunks=tile_count(attention.rows, rows),
             quads=quads,
             slices=max(n for n in range(1, most + 1) if slices % n == 0),
-            block_keys=BLOCK_KEYS,
+            block_keys=NUMBERS.few_rows_keys,
             **operands_of(request, attention),
         )
     )
@@ -106,7 +126,7 @@ def attention_in_blocks(request: Request) -> Kernel:
     attention, target = request.attributes(Attention), request.target
     block = _block(attention, target)
     rows_per_tile = block.rows * _row_blocks(attention, block, target)
-    most_keys = max(1, KEY_FLOATS // (_elements(attention, block) * block.columns)) * block.columns
+    most_keys = max(1, NUMBERS.key_floats // (_elements(attention, block) * block.columns)) * block.columns
     keys = tile_count(attention.keys, tile_count(attention.keys, most_keys))
     return _kernel(
         AttentionBlocksParameters(
@@ -148,17 +168,17 @@ def _block(attention: Attention, target: Target) -> AttentionBlock:
         steps = attention.depth * groups + attention.keys * values
         return AttentionBlock(rows, vectors, rows * vectors * steps, steps * step_cycles(rows, vectors, target))
 
-    blocks = [block(vectors) for vectors in range(1, MOST_VECTORS + 1)]
-    fitting = [b for b in blocks if b.columns * _elements(attention, b) <= KEY_FLOATS]
+    blocks = [block(vectors) for vectors in range(1, NUMBERS.most_vectors + 1)]
+    fitting = [b for b in blocks if b.columns * _elements(attention, b) <= NUMBERS.key_floats]
     return min(fitting or blocks[:1], key=lambda b: tile_count(attention.rows, b.rows) * b.cycles)
 
 
 def _row_blocks(attention: Attention, block: AttentionBlock, target: Target) -> int:
     """Blocks of rows of a tile. Large tiles copy keys and values seldom, small ones keep all cores busy."""
     all_blocks = tile_count(attention.rows, block.rows)
-    room = max(1, ROW_FLOATS // (block.rows * _elements(attention, block)))
+    room = max(1, NUMBERS.row_floats // (block.rows * _elements(attention, block)))
     most = min(all_blocks, room, most_per_tile(target, block.products))
-    copying = attention.keys * (attention.depth + attention.value_depth) * COPY_CYCLES
+    copying = attention.keys * (attention.depth + attention.value_depth) * NUMBERS.copy_cycles
 
     def cycles(count: int) -> float:
         tiles = attention.heads * tile_count(all_blocks, count)

@@ -13,7 +13,7 @@ from tflgpu.graph.layout import LANES, Geometry, Size
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.block_products import pixels_per_block
-from tflgpu.kernels.cpu.convolution_kernels import FAR_WEIGHTS, PixelRows, lines_ahead
+from tflgpu.kernels.cpu.convolution_kernels import CONVOLUTION, PixelRows, lines_ahead
 from tflgpu.kernels.cpu.costs import BandWork, counted_bytes, product_rates
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
@@ -22,19 +22,32 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import local_vec4s, tile_count
 from tflgpu.ops.image.window import Window, span
 from tflgpu.target import ElementType, Target
+from tflgpu.target.kernel_numbers import kernel_numbers
 
 # Vectors of a block of channels, and the pixels of a block of the convolution by them. All sums are in registers, of
 # which narrow ones, of 4 or 8 floats, hold few vectors of 16. So are the pixels themselves where they are halves.
 PIXELS: Mapping[int, int] = {2: 11, 1: 14}
 PIXELS_OF_HALVES: Mapping[int, int] = {2: 8, 1: 12}
 NARROW_PIXELS: Mapping[int, int] = {2: 3, 1: 6}
-COLUMNS = 8  # pixels of the depthwise result that are computed together, about or less
 
-# Rows of an image that become floats before a window sees them, at most: they stay in a near cache.
-WIDE_VEC4S = 4096
 
-# The pixels of two vectors where weights are far: the more share them the better, if they divide a row.
-PIXELS_OF_FAR_WEIGHTS = 14
+@dataclass(frozen=True, kw_only=True)
+class BandNumbers:
+    """Numbers of pairs of convolutions in bands.
+
+    Attributes:
+        columns: Pixels of the depthwise result that are computed together, about or less.
+        wide_vec4s: Vec4s of rows of an image that become floats before a window sees them: they stay in a near cache.
+        pixels_of_far_weights: Pixels of two vectors where weights are far: the more share them the better, if they
+            divide a row.
+    """
+
+    columns: int
+    wide_vec4s: int
+    pixels_of_far_weights: int
+
+
+NUMBERS = kernel_numbers("cpu/bands", BandNumbers)
 
 
 @dataclass(frozen=True)
@@ -117,7 +130,7 @@ def wide_rows(band: Band, attributes: ConvolutionDepthwise, src: Storage) -> Sto
         return None
     rows = Storage(Geometry((1, window.kernel[0], src.width, src.channels)), "float")
     if src.grid is not None:
-        return rows if rows.vec4s <= WIDE_VEC4S else None
+        return rows if rows.vec4s <= NUMBERS.wide_vec4s else None
     return rows if window.is_pointwise and band.vectors == 1 else None
 
 
@@ -239,7 +252,7 @@ def convolution_depthwise(request: Request) -> Kernel:
             wide=wide,
             slices_out=block // LANES,
             pixels=block_pixels,
-            columns=pixels_per_block(dst.width, min(pixels * band.vectors, COLUMNS)),
+            columns=pixels_per_block(dst.width, min(pixels * band.vectors, NUMBERS.columns)),
             rows_per_band=band.rows,
             kept_rows=kept_rows(window),
             whole_blocks=band.whole,
@@ -270,11 +283,11 @@ def _convolution_pixels(width: int, vectors: int, depth: int, most: int) -> int:
     Of several vectors and few products, 8 are as fast as more. They divide many widths, and layers whose blocks are
     alike are compiled once (:mod:`tflgpu.codegen.shared_functions`).
     """
-    if vectors > 1 and most > COLUMNS:
-        if depth >= FAR_WEIGHTS and width % PIXELS_OF_FAR_WEIGHTS == 0:
-            return PIXELS_OF_FAR_WEIGHTS
-        if width % COLUMNS == 0:
-            return COLUMNS
+    if vectors > 1 and most > NUMBERS.columns:
+        if depth >= CONVOLUTION.far_weights and width % NUMBERS.pixels_of_far_weights == 0:
+            return NUMBERS.pixels_of_far_weights
+        if width % NUMBERS.columns == 0:
+            return NUMBERS.columns
     return pixels_per_block(width, most, part=0)
 
 

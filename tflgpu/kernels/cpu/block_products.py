@@ -10,21 +10,33 @@ from tflgpu.kernels.kernel import Parameters
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import most_per_tile, tile_count
 from tflgpu.target import ITEM_BYTES, ElementType, Target
+from tflgpu.target.kernel_numbers import kernel_numbers
 from tflgpu.target.measured_costs import core_costs
 
 # By the floats of a vector register: how many registers there are, AVX-512's, AVX2's and NEON's.
 REGISTERS = {16: 32, 8: 16, 4: 32}
-MOST_SLICES = 8  # of a block of output channels; more would leave room for few pixels
 
 
-MOST_ROWS = 8  # of a block of vectors: more would only make the source longer
+@dataclass(frozen=True, kw_only=True)
+class BlockNumbers:
+    """Numbers of products in blocks of sums, and of their tiles.
 
-# Cycles from a product to the next one of the same sum, and one more for loads that come late.
-PRODUCT_LATENCY = 5
+    Attributes:
+        most_slices: Slices of a block of output channels; more would leave room for few pixels.
+        most_rows: Rows of a block of vectors; more would only make the source longer.
+        product_latency: Cycles from a product to the next one of the same sum, and one more for loads that come late.
+        least_operations: Floating-point operations that are worth starting a tile.
+        tiles_per_core: Tiles for each core, about, so that no core waits for long.
+    """
 
-# Floating-point operations of a tile that are worth starting it, and tiles for each core. Round numbers, not fitted.
-WORTHWHILE_OPERATIONS = 400_000
-TILES_PER_CORE = 12
+    most_slices: int
+    most_rows: int
+    product_latency: int
+    least_operations: int
+    tiles_per_core: int
+
+
+BLOCKS = kernel_numbers("cpu/block_products", BlockNumbers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +80,7 @@ def rows_in_registers(rows: int, vectors: int, target: Target) -> int:
 
     So do the weights of an input, and that input of one row at a time.
     """
-    most = max(1, min((vectors_in_registers(target) - vectors) // vectors, MOST_ROWS))
+    most = max(1, min((vectors_in_registers(target) - vectors) // vectors, BLOCKS.most_rows))
     return tile_count(rows, tile_count(rows, most))
 
 
@@ -81,7 +93,7 @@ def step_cycles(rows: int, vectors: int, target: Target) -> float:
     instructions = VECTOR // target.limits.vector_width
     loads = rows + vectors * instructions
     weights = vectors * VECTOR * ITEM_BYTES["float"] / core_costs().near_bytes
-    return max(rows * vectors * instructions / 2, loads / 2, weights, PRODUCT_LATENCY) + loads / 8
+    return max(rows * vectors * instructions / 2, loads / 2, weights, BLOCKS.product_latency) + loads / 8
 
 
 def weights_cycles(bits: int, rows: int, row_blocks: int, target: Target, *, far: bool) -> float:
@@ -114,6 +126,6 @@ def pixels_per_block(width: int, wanted: int, part: float | None = None) -> int:
 
 def blocks_per_tile(pixel_blocks: int, others: int, cost: int, target: Target) -> int:
     """Pixel blocks of one tile: enough work to be worth starting, enough tiles to share out evenly."""
-    enough = max(1, WORTHWHILE_OPERATIONS // cost)
-    balanced = max(1, pixel_blocks * others // (target.compute_units * TILES_PER_CORE))
+    enough = max(1, BLOCKS.least_operations // cost)
+    balanced = max(1, pixel_blocks * others // (target.compute_units * BLOCKS.tiles_per_core))
     return min(pixel_blocks, max(enough, balanced), most_per_tile(target, cost))

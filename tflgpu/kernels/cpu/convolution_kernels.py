@@ -11,7 +11,7 @@ from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.convolutions import bias_argument, convolution_macs, is_vector_product, packed_weights
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.block_products import (
-    MOST_SLICES,
+    BLOCKS,
     BlockProductsParameters,
     blocks_per_tile,
     choose_quads,
@@ -29,6 +29,7 @@ from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
 from tflgpu.ops.image.window import Window
 from tflgpu.target import ElementType
+from tflgpu.target.kernel_numbers import kernel_numbers
 
 # For an image in the host's order: pixels of a block by its vectors of output channels. The first are good, and quick
 # to compile; the others are for tuning.
@@ -37,11 +38,22 @@ PIXELS_OF_NARROW_VECTORS: tuple[int, ...] = (6, 4)
 
 # The same of an image in PHWC4. The sums, the weights and two elements of the image fill the registers.
 PIXELS_OF_SLICES: Mapping[int, tuple[int, ...]] = {2: (14, 11), 3: (9, 7)}
-# Input channels from which on it counts for little that the result of such a block has to be transposed.
-DEEP = 160
 
-# Input channels from which on the weights of a block of output channels do not stay in a core's first cache.
-FAR_WEIGHTS = 128
+
+@dataclass(frozen=True, kw_only=True)
+class ConvolutionNumbers:
+    """Numbers by which a convolution has one block or another.
+
+    Attributes:
+        deep: Input channels from which on it counts for little that the result of such a block has to be transposed.
+        far_weights: Input channels from which on the weights of a block of output channels leave a core's first cache.
+    """
+
+    deep: int
+    far_weights: int
+
+
+CONVOLUTION = kernel_numbers("cpu/convolution", ConvolutionNumbers)
 
 
 @dataclass(frozen=True)
@@ -64,7 +76,7 @@ def _is_deep_and_pointwise(request: Request) -> bool:
         return False
     wide_floats = src.type != "half" and target.storage == "float" and target.limits.vector_width == VECTOR
     constant = attributes.groups == 1 and request.is_constant(1)
-    deep = src.channels >= DEEP and request.output.geometry.plane > VECTOR
+    deep = src.channels >= CONVOLUTION.deep and request.output.geometry.plane > VECTOR
     return wide_floats and constant and deep and _vectors_of_whole_blocks(request) > 0
 
 
@@ -132,7 +144,7 @@ def _quad_blocks(request: Request) -> QuadBlocks:
     in_one_row = phases is None and attributes.window.is_pointwise
     rows = PixelRows(1, g.plane) if in_one_row else PixelRows(grid.height, grid.width)
     vectors = vectors_in_registers(request.target)
-    most = min(MOST_SLICES, vectors - 2, g.slices)
+    most = min(BLOCKS.most_slices, vectors - 2, g.slices)
     slices = min(range(most, 0, -1), key=lambda n: _multiplied(request, n)) if attributes.groups > 1 else 0
     if not slices:
         # Few slices are left over in the last block.
@@ -239,6 +251,6 @@ def lines_ahead(window: Window, src: Storage, vectors: int, pixel_blocks: int, o
     Of a pointwise convolution whose weights come from a core's second cache at best: as many as the ``pixel_blocks`` of
     a tile need for all. A line is a vector.
     """
-    if not window.is_pointwise or src.linear or src.channels < FAR_WEIGHTS or out_blocks == 1:
+    if not window.is_pointwise or src.linear or src.channels < CONVOLUTION.far_weights or out_blocks == 1:
         return 0
     return tile_count(LANES * vectors, pixel_blocks)

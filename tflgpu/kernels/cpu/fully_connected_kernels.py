@@ -8,7 +8,7 @@ from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.convolutions import bias_argument, is_vector_product
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.block_products import (
-    TILES_PER_CORE,
+    BLOCKS,
     BlockProductsParameters,
     blocks_per_tile,
     rows_in_registers,
@@ -22,16 +22,32 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.stored_integers import StoredIntegers, stored_integers
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.target import ITEM_BYTES, ElementType, Target, is_exact_in_half
+from tflgpu.target.kernel_numbers import kernel_numbers
 from tflgpu.target.measured_costs import core_costs
 
-MOST_VECTORS = 8  # of a block: more would only make the source longer
 
-WIDENED_FLOATS = 32768  # of the images of a tile: 128 KiB, which a core's second cache holds beside weights
-WIDENING_CYCLES = 0.2  # for each half that becomes a float
+@dataclass(frozen=True, kw_only=True)
+class LayerNumbers:
+    """Numbers of fully connected layers.
 
-UNPACKED_FLOATS = 65536  # of a block of outputs: 256 KiB, which a core's second cache holds
-UNPACKING_CYCLES = 0.25  # for each weight that becomes a float in memory
-FEW_BLOCKS = 2  # of rows, each of which unpacks the weights for itself: to keep them would take as long
+    Attributes:
+        most_vectors: Vectors of a block of outputs; more would only make the source longer.
+        widened_floats: Floats that a tile's images become: a core's second cache holds them beside weights.
+        widening_cycles: Cycles for each half that becomes a float.
+        unpacked_floats: Floats of a block of outputs: a core's second cache holds them.
+        unpacking_cycles: Cycles for each weight that becomes a float in memory.
+        few_blocks: Blocks of rows, each of which unpacks the weights for itself: to keep them would take as long.
+    """
+
+    most_vectors: int
+    widened_floats: int
+    widening_cycles: float
+    unpacked_floats: int
+    unpacking_cycles: float
+    few_blocks: int
+
+
+LAYERS = kernel_numbers("cpu/fully_connected", LayerNumbers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,21 +75,21 @@ def fully_connected(request: Request) -> Kernel:
     out, depth = weights.shape
     src, storage = request.input(0), request.target.storage
     factor_type = request.factor_type(src.type, storage)
-    vectors, rows = _block(out, g.batch, request.target, MOST_VECTORS)
-    most_together = UNPACKED_FLOATS // (source.slices * LANES * VECTOR)
-    often = tile_count(g.batch, rows) > FEW_BLOCKS
+    vectors, rows = _block(out, g.batch, request.target, LAYERS.most_vectors)
+    most_together = LAYERS.unpacked_floats // (source.slices * LANES * VECTOR)
+    often = tile_count(g.batch, rows) > LAYERS.few_blocks
     stored = _stored(request) if most_together or not often else factor_type
     # A register of halves becomes floats by one instruction, beside the products of all rows of a block.
     in_one = request.target.limits.vector_width == VECTOR
     is_packed = isinstance(stored, StoredIntegers) or (stored != factor_type and not in_one)
     unpacks = is_packed and often
     if unpacks:
-        vectors, rows = _block(out, g.batch, request.target, min(MOST_VECTORS, most_together))
+        vectors, rows = _block(out, g.batch, request.target, min(LAYERS.most_vectors, most_together))
     elif isinstance(stored, StoredIntegers):
         # The sums of one row stay in registers beside what is unpacked.
-        most = max(1, min(MOST_VECTORS, vectors_in_registers(request.target) - 1))
+        most = max(1, min(LAYERS.most_vectors, vectors_in_registers(request.target) - 1))
         vectors, rows = _block(out, g.batch, request.target, most)
-    widens = src.type != "float" and factor_type == "float" and rows * depth <= WIDENED_FLOATS
+    widens = src.type != "float" and factor_type == "float" and rows * depth <= LAYERS.widened_floats
     blocks = tile_count(out, vectors * VECTOR)
     all_row_blocks = tile_count(g.batch, rows)
     row_blocks, output_blocks = _tile(
@@ -112,7 +128,7 @@ def fully_connected(request: Request) -> Kernel:
             request.activation("src", 0),
             packed,
             *scales,
-            bias_argument(request, (all_vectors + MOST_VECTORS - 1) * VECTOR),
+            bias_argument(request, (all_vectors + LAYERS.most_vectors - 1) * VECTOR),
         ),
         tiles=tile_count(all_row_blocks, row_blocks) * output_tiles,
         local_size=1,
@@ -175,11 +191,11 @@ def _tile(
     """
     # Work that is hardly worth a tile is shared out nevertheless, if there is a tile for each block of outputs.
     all_blocks = row_blocks * output_blocks
-    most = max(row_blocks, all_blocks // (target.compute_units * TILES_PER_CORE))
+    most = max(row_blocks, all_blocks // (target.compute_units * BLOCKS.tiles_per_core))
     wanted = min(most, blocks_per_tile(all_blocks, 1, 2 * rows * vectors * VECTOR * depth, target))
-    room = row_blocks if unpacks and not widens else max(1, WIDENED_FLOATS // (rows * depth))
-    image = ITEM_BYTES["float"] / core_costs().near_bytes + (WIDENING_CYCLES if widens else 0)
-    weight = ITEM_BYTES["float"] / core_costs().far_bytes + (UNPACKING_CYCLES if unpacks else 0)
+    room = row_blocks if unpacks and not widens else max(1, LAYERS.widened_floats // (rows * depth))
+    image = ITEM_BYTES["float"] / core_costs().near_bytes + (LAYERS.widening_cycles if widens else 0)
+    weight = ITEM_BYTES["float"] / core_costs().far_bytes + (LAYERS.unpacking_cycles if unpacks else 0)
 
     def outputs(count: int) -> int:
         return tile_count(output_blocks, tile_count(output_blocks, max(1, wanted // count)))

@@ -9,7 +9,7 @@ from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.access import Access, reach
 from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.cpu.block_products import (
-    MOST_SLICES,
+    BLOCKS,
     BlockProductsParameters,
     blocks_per_tile,
     choose_quads,
@@ -53,7 +53,7 @@ def matmul_of_quads(request: Request) -> Kernel:
     _, depth = matrix_of(left_shape.shape, attributes.adjoint_left)
     row_axis, last_axis = len(g.shape) - 2, len(g.shape) - 1
     vectors = vectors_in_registers(request.target)
-    slices = min(MOST_SLICES, vectors - 2, g.slices)
+    slices = min(BLOCKS.most_slices, vectors - 2, g.slices)
     # Four columns of an adjoint side stay in registers, too, while their elements come first in turn.
     most = max(1, (vectors - (slices if attributes.adjoint_right else 0)) // (slices + 2))
     quads = choose_quads(request, g.width, most)

@@ -6,7 +6,7 @@ The kernel of blocks reads neither. To move the sides takes time by their elemen
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,9 +20,21 @@ from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange
 from tflgpu.target import ElementType
+from tflgpu.target.kernel_numbers import kernel_numbers
 
-# Multiplications for each element that is moved, from which on blocks are faster.
-WORTHWHILE = 8
+
+@dataclass(frozen=True, kw_only=True)
+class MovedSides:
+    """Numbers of products of matrices whose sides are moved first.
+
+    Attributes:
+        least_products: Products for each element that is moved, from which on blocks are faster.
+    """
+
+    least_products: int
+
+
+NUMBERS = kernel_numbers("cpu/matmul_sides", MovedSides)
 
 
 @CPU.rewrite("divide")
@@ -49,7 +61,7 @@ def _is_worthwhile(graph: Draft, node: Node) -> bool:
     elif len(left.shape) > 2 and not attributes.adjoint_left:
         return False  # the rows lie side by side
     _, depth = matrix_of(left.shape, attributes.adjoint_left)
-    return result.size * depth >= WORTHWHILE * sum(t.size for t in moved)
+    return result.size * depth >= NUMBERS.least_products * sum(t.size for t in moved)
 
 
 class _Moving:

@@ -15,9 +15,23 @@ from tflgpu.kernels.movement.strided_kernel import moved_unit, strided_of
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.movement.strided import Factor, axes_of
+from tflgpu.target.kernel_numbers import kernel_numbers
 
-RUN_PIXELS = 64  # of an item: enough that it counts for little where the channels of a slice come from
-OPERATIONS = 8  # of a vec4
+
+@dataclass(frozen=True, kw_only=True)
+class MovedPixels:
+    """Numbers of movements by runs of pixels.
+
+    Attributes:
+        run_pixels: Pixels of an item: enough that it counts for little where the channels of a slice come from.
+        operations: Operations that a vec4 is taken to be.
+    """
+
+    run_pixels: int
+    operations: int
+
+
+NUMBERS = kernel_numbers("cpu/moved_pixels", MovedPixels)
 
 
 @dataclass(frozen=True)
@@ -62,12 +76,12 @@ def moved_pixels(request: Request) -> Kernel:
     run."""
     g, src, source = request.output.geometry, request.input(0), _source(request)
     assert source is not None
-    run = min(RUN_PIXELS, g.pixels)
+    run = min(NUMBERS.run_pixels, g.pixels)
     unit, _ = moved_unit(strided_of(request), src, request.output)
     parameters = MovedPixelsParameters(whole_vec4s=unit != "element", run=run, source=source, src=src)
     items = tile_count(g.pixels, run) * g.slices
     arguments = [request.activation("src", 0)]
-    return item_kernel(request, parameters, arguments, OPERATIONS * run, items=items, value_type=src.vector)
+    return item_kernel(request, parameters, arguments, NUMBERS.operations * run, items=items, value_type=src.vector)
 
 
 def _source(request: Request) -> Source | None:

@@ -20,22 +20,35 @@ from tflgpu.kernels.tiling import local_vec4s, tile_count
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import Window
 from tflgpu.target import ElementType, Target
+from tflgpu.target.kernel_numbers import kernel_numbers
 from tflgpu.target.measured_costs import core_costs
 
-# Vectors of output channels of a block: with two, each element of the image serves two products. Narrow registers hold
-# the sums of too few pixels then.
-WIDE_VECTORS, NARROW_VECTORS = 2, 1
 
-MOST_PIXELS = 14  # of a block, which is text that compilers unroll
+@dataclass(frozen=True, kw_only=True)
+class PackedNumbers:
+    """Numbers of convolutions whose images are packed for blocks of sums.
 
-# Pixels of a run, about: that many share the loads of the weights. Of a small image all do.
-RUN_PIXELS = 28
-SMALL_IMAGE = 64
+    Attributes:
+        wide_vectors: Vectors of output channels of a block: with two, each element of the image serves two products.
+        narrow_vectors: The same where registers are narrow, which would hold the sums of too few pixels.
+        most_pixels: Pixels of a block, which is text that compilers unroll.
+        run_pixels: Pixels, about, that share the loads of the weights.
+        small_image: Pixels of an image up to which all share them.
+        part_vec4s: Vec4s of a part of the depth, packed for a run: a core's first cache has it beside the weights.
+        sums_vec4s: The same of the sums that wait for the next part.
+    """
 
-# float4 elements of a part of the depth, packed for a run: it stays in a core's first cache beside the weights. The
-# same of the sums that wait for the next part.
-PART_VEC4S = 1536
-SUMS_VEC4S = 2048
+    wide_vectors: int
+    narrow_vectors: int
+    most_pixels: int
+    run_pixels: int
+    small_image: int
+    part_vec4s: int
+    sums_vec4s: int
+
+
+NUMBERS = kernel_numbers("cpu/packed_convolution", PackedNumbers)
+
 
 # Products that are added up in turn, at most: `unbroken` of templates/access/sums.cl.j2.
 MOST_PRODUCTS = 4608
@@ -158,11 +171,11 @@ def divided(request: Request, pixels: int) -> PackedBlocks:
     blocks = tile_count(g.channels, vectors * VECTOR)
     depth = prod(attributes.window.kernel) * tile_count(_inputs(request), LANES)
     row_blocks = tile_count(g.plane, pixels)
-    run_pixels = SMALL_IMAGE if g.plane <= SMALL_IMAGE else RUN_PIXELS
+    run_pixels = NUMBERS.small_image if g.plane <= NUMBERS.small_image else NUMBERS.run_pixels
     run_blocks = tile_count(row_blocks, tile_count(row_blocks, max(1, run_pixels // pixels)))
     run = run_blocks * pixels
-    part = tile_count(depth, tile_count(depth, max(1, PART_VEC4S // run)))
-    waiting = max(1, SUMS_VEC4S // (run * vectors * VECTOR // LANES)) if part < depth else blocks
+    part = tile_count(depth, tile_count(depth, max(1, NUMBERS.part_vec4s // run)))
+    waiting = max(1, NUMBERS.sums_vec4s // (run * vectors * VECTOR // LANES)) if part < depth else blocks
     runs = tile_count(row_blocks, run_blocks)
     column_tiles = blocks
     if attributes.groups == 1:
@@ -181,7 +194,7 @@ def _is_wide(target: Target) -> bool:
 
 def _vectors(target: Target, out: int) -> int:
     """Vectors of a block of ``out`` output channels, or of those of a group."""
-    most = WIDE_VECTORS if _is_wide(target) else NARROW_VECTORS
+    most = NUMBERS.wide_vectors if _is_wide(target) else NUMBERS.narrow_vectors
     return min(range(most, 0, -1), key=lambda n: -out % (n * VECTOR))
 
 
@@ -192,7 +205,7 @@ def _block_pixels(request: Request) -> list[int]:
     """
     attributes, g, width = request.attributes(Convolution), request.output.geometry, request.target.limits.vector_width
     vectors = _vectors(request.target, g.channels // attributes.groups)
-    most = min(MOST_PIXELS, (REGISTERS[width] - 1) * width // (vectors * VECTOR) - 1)
+    most = min(NUMBERS.most_pixels, (REGISTERS[width] - 1) * width // (vectors * VECTOR) - 1)
     between = core_costs().block_pixels
     return sorted(range(most, most // 2, -1), key=lambda n: tile_count(g.plane, n) * (n + between))
 

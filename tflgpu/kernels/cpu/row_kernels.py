@@ -11,9 +11,23 @@ from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.ops.arithmetic.layer_norm import LayerNorm
 from tflgpu.ops.arithmetic.reduction import Softmax
+from tflgpu.target.kernel_numbers import kernel_numbers
 
-KEPT_SLICES = 256  # of four pixels: 16 KiB of exponentials, a third of the smallest cache of a core
-EXPONENTIAL = 10  # operations
+
+@dataclass(frozen=True, kw_only=True)
+class RowNumbers:
+    """Numbers of softmax.
+
+    Attributes:
+        kept_slices: Slices of four pixels whose exponentials are kept: 16 KiB, a third of the smallest first cache.
+        exponential: Operations that one is taken to be.
+    """
+
+    kept_slices: int
+    exponential: int
+
+
+NUMBERS = kernel_numbers("cpu/rows", RowNumbers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +64,9 @@ def _row_kernel(request: Request, operations: int, parameters: ItemParameters) -
 def softmax(request: Request) -> Kernel:
     """Softmax of the channels of four pixels at a time."""
     attributes = request.attributes(Softmax)
-    kept = not attributes.log and request.output.geometry.slices <= KEPT_SLICES
+    kept = not attributes.log and request.output.geometry.slices <= NUMBERS.kept_slices
     parameters = SoftmaxVectorsParameters(beta=attributes.beta, log=attributes.log, kept=kept, src=request.input(0))
-    return _row_kernel(request, EXPONENTIAL, parameters)
+    return _row_kernel(request, NUMBERS.exponential, parameters)
 
 
 @CPU.lowering("layer_norm", reads_grids=True)

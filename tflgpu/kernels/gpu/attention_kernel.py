@@ -12,12 +12,28 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.rows.attention import Attention, AttentionParameters, operands_of
 from tflgpu.kernels.tiling import LOCAL_VEC4S, SPLIT_K, fits_local, split_workspace, tile_count, waves
 from tflgpu.target import Limits, Target
+from tflgpu.target.kernel_numbers import kernel_numbers
 
 STAGED_VEC4S = LOCAL_VEC4S // 2  # of keys and values in local memory at once
-HELD_VEC4S = 40  # of queries and sums in registers: 160 of 255 numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionNumbers:
+    """Numbers of attention by work-items.
+
+    Attributes:
+        held_vec4s: Vec4s of queries and sums that a work-item has in 256 registers.
+        loading: Cost that each key adds to a tile, in rows that a work-item has alone: it loads keys and adds up sums.
+    """
+
+    held_vec4s: int
+    loading: float
+
+
+NUMBERS = kernel_numbers("gpu/attention", AttentionNumbers)
+
+
 ROWS_HELD = (4, 2, 1)
-# Cost that each key adds to a tile, in rows that a work-item has alone: it loads keys and adds up sums.
-LOADING = 0.2
 
 
 def _vec4s(attention: Attention) -> int:
@@ -27,7 +43,7 @@ def _vec4s(attention: Attention) -> int:
 
 def rows_held(attention: Attention, target: Target) -> list[int]:
     """How many rows of queries and sums a work-item can have in registers, the most first."""
-    most = HELD_VEC4S * target.limits.registers // Limits.registers
+    most = NUMBERS.held_vec4s * target.limits.registers // Limits.registers
     return [rows for rows in ROWS_HELD if rows * _vec4s(attention) <= most]
 
 
@@ -36,7 +52,9 @@ def divide(attention: Attention, target: Target) -> tuple[int, int]:
     size, sums = target.local_size, attention.value_depth // LANES + 1
     sharing = [n for n in SPLIT_K if n == 1 or (n <= size and fits_local(target, size * sums))]
     ways = [(rows, sharers) for rows in rows_held(attention, target) for sharers in sharing]
-    return min(ways, key=lambda way: waves(_tiles(attention, target, *way), target) * (way[0] / way[1] + LOADING))
+    return min(
+        ways, key=lambda way: waves(_tiles(attention, target, *way), target) * (way[0] / way[1] + NUMBERS.loading)
+    )
 
 
 def _tiles(attention: Attention, target: Target, rows: int, sharers: int) -> int:

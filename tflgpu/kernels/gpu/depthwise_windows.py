@@ -25,11 +25,27 @@ from tflgpu.kernels.tiling import SPLIT_K, can_split, operand_vec4s, split_works
 from tflgpu.ops.image.convolution import Depthwise
 from tflgpu.ops.image.window import Window
 from tflgpu.target import ElementType, Target
+from tflgpu.target.kernel_numbers import kernel_numbers
 
 OUTPUTS = (1, 2, 4, 8)
-TAPS_AT_ONCE = 8  # of a step, at most: each is a vec4 of weights and one of the image
-LOOKED_UP = 2  # loads of input channels for a vec4 of the output, with a multiplier above 2
-IN_A_ROW = 8  # vec4s that neighbouring work-items read: some 64 or 128 bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowNumbers:
+    """Numbers of depthwise convolutions of large windows.
+
+    Attributes:
+        taps_at_once: Taps of a step, at most: each is a vec4 of weights and one of the image.
+        looked_up: Loads of input channels for a vec4 of the output, with a multiplier above 2.
+        in_a_row: Vec4s that neighbouring work-items read: some 64 or 128 bytes.
+    """
+
+    taps_at_once: int
+    looked_up: int
+    in_a_row: int
+
+
+NUMBERS = kernel_numbers("gpu/depthwise_windows", WindowNumbers)
 
 
 @dataclass(frozen=True)
@@ -62,7 +78,7 @@ class TapSteps:
 
 def tap_steps(window: Window, tile: WindowTile, target: Target) -> TapSteps:
     """Return the steps of a work-item. The taps of a step fit into registers, together with the image and the sums."""
-    most = min(TAPS_AT_ONCE, max(1, (operand_vec4s(target) + 1) // 2 - tile.outputs))
+    most = min(NUMBERS.taps_at_once, max(1, (operand_vec4s(target) + 1) // 2 - tile.outputs))
     along, across = window.kernel[tile.axis], window.kernel[1 - tile.axis]
     apart = min(tile.distance // window.dilation[tile.axis], along)
     taps = tile_count(along, apart)
@@ -75,7 +91,7 @@ def _tiles(request: Request, window: Window) -> Iterator[WindowTile]:
     target, g = request.target, request.output.geometry
     for axis, outputs, split_k in product((0, 1), OUTPUTS, SPLIT_K):
         unit, beside = lcm(window.stride[axis], window.dilation[axis]), g.width if axis == 0 else 1
-        distance = next(unit * 2**n for n in count() if unit * 2**n // window.stride[axis] * beside >= IN_A_ROW)
+        distance = next(unit * 2**n for n in count() if unit * 2**n // window.stride[axis] * beside >= NUMBERS.in_a_row)
         tile = WindowTile(outputs, axis, distance if outputs > 1 else window.dilation[axis], split_k)
         shares_image = outputs == 1 or tap_steps(window, tile, target).at_once > 1
         if shares_image and can_split(target, split_k, outputs):
@@ -89,7 +105,7 @@ def _candidates(request: Request) -> list[Candidate[WindowTile, KLoopWork]]:
 
     def work(tile: WindowTile) -> KLoopWork:
         taps = tap_steps(window, tile, target)
-        image = (tile.outputs + taps.at_once - 1) * (1 if attributes.multiplier <= 2 else LOOKED_UP)
+        image = (tile.outputs + taps.at_once - 1) * (1 if attributes.multiplier <= 2 else NUMBERS.looked_up)
         return _WindowWork(
             tiles=request.shares * tile_count(_items(request, tile) * tile.split_k, target.local_size),
             k_steps=tile_count(taps.steps, request.shares),

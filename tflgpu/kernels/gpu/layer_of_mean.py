@@ -19,11 +19,10 @@ from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import fits_local, power_of_two, tile_count
+from tflgpu.kernels.tiling import LOADS_AT_ONCE, fits_local, power_of_two, tile_count
 from tflgpu.target import ElementType, Target
 
 LAYER_OF_MEAN = "layer_of_mean"
-LOADS_AT_ONCE = 8  # of an image, by a work-item
 MOST_WEIGHTS = 16  # vec4s that a work-item holds in registers
 MOST_PIXELS = 64  # that a work-item adds up in turn: rounding errors grow with their number
 

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 from tflgpu.kernels.convolutions import is_vector_product
 from tflgpu.kernels.cpu import VECTOR
-from tflgpu.kernels.cpu.block_products import MOST_ROWS, weights_cycles
+from tflgpu.kernels.cpu.block_products import BLOCKS, weights_cycles
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.target.corrections import corrected
+from tflgpu.target.kernel_numbers import kernel_numbers
 from tflgpu.target.measured_costs import core_costs
 
-# Instructions for a register of floats, of which two begin in a cycle: its least and greatest element, then integers.
-QUANTIZING_INSTRUCTIONS = 12
 
-# Integers are chosen if they take at most this part of the time of floats: to save less is not worth the digits.
-MOST_TIME = 0.8
-# The same of layers, whose rows of any number are quantized, so that signatures share weights. Where weights are far,
-# both kinds of products wait for memory.
-MOST_TIME_OF_ROWS = 1.0
-MOST_TIME_OF_FAR_ROWS = 1.1
+@dataclass(frozen=True, kw_only=True)
+class DynamicNumbers:
+    """Numbers by which floats are quantized at run time.
+
+    Attributes:
+        quantizing_instructions: Instructions for a register of floats, of which two begin in a cycle: its least and
+            greatest element, then integers.
+        most_time: Part of the time of floats, for which integers are chosen: to save less is not worth the digits.
+        most_time_of_rows: The same of layers, whose rows of any number are quantized, so that signatures share weights.
+        most_time_of_far_rows: The same where weights are far: both kinds of products wait for memory.
+    """
+
+    quantizing_instructions: int
+    most_time: float
+    most_time_of_rows: float
+    most_time_of_far_rows: float
+
+
+NUMBERS = kernel_numbers("integers/dynamic_range", DynamicNumbers)
 
 
 def has_rows_of_images(request: Request) -> bool:
@@ -57,7 +70,7 @@ def dynamic_pays(request: Request, multiplying: float, column_tiles: int, weight
     depth, rows = prod(weights[1:]), g.batch * g.plane
     registers = VECTOR // target.limits.vector_width
     if has_rows_of_images(request):
-        blocks = tile_count(rows, MOST_ROWS)
+        blocks = tile_count(rows, BLOCKS.most_rows)
         vector = min(weights_cycles(bits, rows, blocks, target, far=_are_far(request, bits)) for bits in (32, 8))
     else:
         vector = rows * registers / 2
@@ -65,11 +78,11 @@ def dynamic_pays(request: Request, multiplying: float, column_tiles: int, weight
     costs = core_costs()
     bandwidth = costs.memory_bytes if _are_far(request, 8 * weight_bytes) else costs.near_bytes
     loading = depth * g.channels * weight_bytes / bandwidth
-    quantizing = rows * depth * column_tiles * QUANTIZING_INSTRUCTIONS / 2 / target.limits.vector_width
-    kernel, most = "integers of dynamic range", MOST_TIME
+    quantizing = rows * depth * column_tiles * NUMBERS.quantizing_instructions / 2 / target.limits.vector_width
+    kernel, most = "integers of dynamic range", NUMBERS.most_time
     if has_rows_of_images(request):
         kernel = f"{kernel}, {'one row' if rows == 1 else 'several rows'}"
-        most = MOST_TIME_OF_FAR_ROWS if _are_far(request, 8) else MOST_TIME_OF_ROWS
+        most = NUMBERS.most_time_of_far_rows if _are_far(request, 8) else NUMBERS.most_time_of_rows
     return max(corrected(kernel, multiplying, floats), loading) + quantizing < most * floats
 
 

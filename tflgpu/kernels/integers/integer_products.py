@@ -30,28 +30,41 @@ from tflgpu.kernels.tiling import local_vec4s, tile_count
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import Window
 from tflgpu.target import ITEM_BYTES, VEC4_BYTES, ElementType
-
-# Rows of a run, about: that many share the loads of the weights.
-RUN_ROWS = 36
-
-# Bytes of a part of the depth, packed for a run: it stays in a core's first cache beside the weights. The same of the
-# sums that wait for the next part.
-PART_BYTES = 32 << 10
-SUMS_BYTES = 28 << 10
+from tflgpu.target.kernel_numbers import kernel_numbers
 
 
-# Packing the operands of a tile may take this part of the time of its products, if there are enough tiles.
-MOST_PACKING = 0.2
+@dataclass(frozen=True, kw_only=True)
+class ProductNumbers:
+    """Numbers of products of integers, and of their tiles.
 
-# Cycles that a block of sums takes beside its products: they are loaded and stored, and a loop begins and ends.
-BLOCK_CYCLES = 40
+    Attributes:
+        run_rows: Rows, about, that share the loads of the weights.
+        part_bytes: Bytes of a part of the depth, packed for a run: a core's first cache has it beside the weights.
+        sums_bytes: The same of the sums that wait for the next part.
+        most_packing: Part of the time of products that packing may take, if there are enough tiles.
+        block_cycles: Cycles that a block of sums takes beside its products: they are loaded and stored, and a loop
+            begins and ends.
+        least_products: Products that are worth starting a tile.
+        tiles_per_core: Tiles for each core, about, so that no core waits for long.
+        dynamic_tiles_per_core: The same of a product of floats: each tile quantizes the rows of its runs.
+    """
+
+    run_rows: int
+    part_bytes: int
+    sums_bytes: int
+    most_packing: float
+    block_cycles: int
+    least_products: int
+    tiles_per_core: int
+    dynamic_tiles_per_core: int
+
+
+NUMBERS = kernel_numbers("integers/products", ProductNumbers)
+
 
 # Bound of sums of products: with a correction and a bias they never overflow.
 MOST_SUM = 1 << 30
 
-WORTHWHILE_PRODUCTS = 1 << 20  # of a tile, see WORTHWHILE_OPERATIONS of block_products.py
-TILES_PER_CORE = 12
-DYNAMIC_TILES_PER_CORE = 4  # of a product of floats: each tile quantizes the rows of its runs
 
 # Numbers that are kept for the grid of each row that is quantized at run time; the template of the skeleton lists them.
 GRID_NUMBERS = 3
@@ -256,7 +269,7 @@ class _Division:
 
 def _block_cycles(unit: IntegerUnit, shape: tuple[int, int], steps: int, rows: int) -> float:
     """In which a core multiplies ``rows`` rows of a block of columns."""
-    return tile_count(rows, shape[0]) * (steps * unit.step_cycles(*shape) + BLOCK_CYCLES)
+    return tile_count(rows, shape[0]) * (steps * unit.step_cycles(*shape) + NUMBERS.block_cycles)
 
 
 def _sees_patches(request: Request) -> bool:
@@ -288,25 +301,25 @@ def _divided(request: Request, weights: WholeWeights, unit: IntegerUnit) -> _Div
         run = tile_count(patch.positions, shape[0]) * shape[0]
         runs = tile_count(g.height, patch.run_rows) * tile_count(g.width, patch.run_columns)
         slice_bytes = patch.slice_pixels * pixel_bytes
-        slices = tile_count(read.slices, tile_count(read.slices, max(1, PART_BYTES // slice_bytes)))
+        slices = tile_count(read.slices, tile_count(read.slices, max(1, NUMBERS.part_bytes // slice_bytes)))
         part, offsets = slices * taps, patch.offsets(slices) * pixel_bytes
         packed_bytes = slices * slice_bytes + run * pixel_bytes  # the last rows of a run see what is after the patch
     else:
         row_blocks = tile_count(all_rows, shape[0])
-        run = tile_count(row_blocks, tile_count(row_blocks, max(1, RUN_ROWS // shape[0]))) * shape[0]
+        run = tile_count(row_blocks, tile_count(row_blocks, max(1, NUMBERS.run_rows // shape[0]))) * shape[0]
         runs = tile_count(all_rows, run)
-        part = tile_count(steps, tile_count(steps, max(1, PART_BYTES // (run * pixel_bytes))))
+        part = tile_count(steps, tile_count(steps, max(1, NUMBERS.part_bytes // (run * pixel_bytes))))
         in_place = _reads_in_place(request, unit)
         packed = shape[0] if in_place else run
         offsets, packed_bytes = np.arange(part) * packed * pixel_bytes, part * packed * pixel_bytes
         if in_place:
             offsets = np.concatenate([np.arange(steps) * request.input(0).plane * pixel_bytes, offsets])
-    waiting = max(1, SUMS_BYTES // (run * columns * ITEM_BYTES["int"])) if part < steps else out_blocks
-    enough = max(1, WORTHWHILE_PRODUCTS // (run * columns * LANES * steps))
-    per_core = DYNAMIC_TILES_PER_CORE if request.input(0).grid is None else TILES_PER_CORE
+    waiting = max(1, NUMBERS.sums_bytes // (run * columns * ITEM_BYTES["int"])) if part < steps else out_blocks
+    enough = max(1, NUMBERS.least_products // (run * columns * LANES * steps))
+    per_core = NUMBERS.dynamic_tiles_per_core if request.input(0).grid is None else NUMBERS.tiles_per_core
     # Each tile packs the patches of its runs.
     packing = 0.0 if patch is None else patch.packing_cycles(read.slices) / _block_cycles(unit, shape, steps, run)
-    seldom = min(ceil(packing / MOST_PACKING), tile_count(runs * images * out_blocks, target.compute_units))
+    seldom = min(ceil(packing / NUMBERS.most_packing), tile_count(runs * images * out_blocks, target.compute_units))
     wanted = max(tile_count(runs * images * out_blocks, target.compute_units * per_core), enough, seldom)
     column_blocks = min(waiting, out_blocks, max(1, wanted))
     if len(set(read.first)) > 1:  # what is packed for a tile are the channels of one group

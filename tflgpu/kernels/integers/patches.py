@@ -15,15 +15,27 @@ import numpy as np
 from tflgpu.graph.ir import Array
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.window import Window
+from tflgpu.target.kernel_numbers import kernel_numbers
 
-# Positions of a rectangle, at most: their sums are in a core's first cache.
-MOST_POSITIONS = 96
 
-# A rectangle has at least this many columns, unless the output is narrower: short rows cost more to pack.
-LEAST_COLUMNS = 8
+@dataclass(frozen=True, kw_only=True)
+class PatchNumbers:
+    """Numbers of rectangles of outputs, whose windows see one packed patch.
 
-# Cycles to pack a row of a plane, and each of its pixels.
-ROW_CYCLES, PIXEL_CYCLES = 20, 0.6
+    Attributes:
+        most_positions: Positions of a rectangle: their sums are in a core's first cache.
+        least_columns: Columns of a rectangle, unless the output is narrower: short rows cost more to pack.
+        row_cycles: Cycles to pack a row of a plane.
+        pixel_cycles: Cycles to pack each of its pixels.
+    """
+
+    most_positions: int
+    least_columns: int
+    row_cycles: int
+    pixel_cycles: float
+
+
+NUMBERS = kernel_numbers("integers/patches", PatchNumbers)
 
 
 @dataclass(frozen=True)
@@ -78,7 +90,7 @@ class Patch:
 
     def packing_cycles(self, slices: int) -> float:
         """In which a core packs ``slices`` slices."""
-        return slices * self.slice_rows * (ROW_CYCLES + PIXEL_CYCLES * self.columns.length)
+        return slices * self.slice_rows * (NUMBERS.row_cycles + NUMBERS.pixel_cycles * self.columns.length)
 
     def offsets(self, slices: int) -> Array:
         """Pixels from a packed patch's first one to that of its first window: [slice][row of taps][tap]."""
@@ -102,12 +114,12 @@ def best_patch(window: Window, height: int, width: int, slices: int, rows: int, 
         runs = tile_count(height, patch.run_rows) * tile_count(width, patch.run_columns)
         return runs * (tile_count(patch.positions, rows) * cycles_of_block + patch.packing_cycles(slices))
 
-    most_parts = tile_count(width, LEAST_COLUMNS)
+    most_parts = tile_count(width, NUMBERS.least_columns)
     patches = (
         Patch(run_rows, run_columns, row_planes, column_planes)
         for run_columns in {tile_count(width, parts): None for parts in range(1, most_parts + 1)}
-        for run_rows in range(1, min(height, max(1, MOST_POSITIONS // run_columns)) + 1)
+        for run_rows in range(1, min(height, max(1, NUMBERS.most_positions // run_columns)) + 1)
         for row_planes in planes_of(run_rows, window.kernel[0], window.stride[0], window.dilation[0])
         for column_planes in planes_of(run_columns, window.kernel[1], window.stride[1], window.dilation[1])
     )
-    return min((patch for patch in patches if patch.positions <= MOST_POSITIONS), key=cycles)
+    return min((patch for patch in patches if patch.positions <= NUMBERS.most_positions), key=cycles)

@@ -8,7 +8,7 @@ from typing import Any
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.items import ItemParameters, item_kernel
 from tflgpu.kernels.kernel import Kernel, Parameters, Storage
-from tflgpu.kernels.portable.reduction_kernels import LARGE_GROUP, LONG
+from tflgpu.kernels.portable.reduction_kernels import REDUCTION
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import fits_local
 from tflgpu.ops.image.detection import AnchoredBoxes, Suppress
@@ -91,8 +91,8 @@ def suppress(request: Request) -> Kernel:
     spread = -0.5 / attributes.sigma if attributes.sigma else 0.0
     arguments = request.activation("scores", 0), request.activation("boxes", 1)
     size = target.local_size
-    if target.executor == "launch" and attributes.boxes >= LONG * size:
-        size = replace(target, group=LARGE_GROUP).local_size
+    if target.executor == "launch" and attributes.boxes >= REDUCTION.long * size:
+        size = replace(target, group=REDUCTION.large_group).local_size
     batches = _batches_vec4s(size)
     if target.family != "gpu" or size < 2 or size & (size - 1) or not fits_local(target, batches):
         in_order = SuppressInOrderParameters(**values, soft=attributes.sigma > 0, spread=spread)

@@ -16,6 +16,7 @@ from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.shares import Join
 from tflgpu.kernels.tiling import (
+    LOADS_AT_ONCE,
     SPLIT_K,
     fits_local,
     items_per_tile,
@@ -26,6 +27,7 @@ from tflgpu.kernels.tiling import (
 from tflgpu.ops.arithmetic.layer_norm import LayerNorm
 from tflgpu.ops.arithmetic.reduction import ArgExtreme, Reduce, Softmax
 from tflgpu.target import VectorType
+from tflgpu.target.kernel_numbers import kernel_numbers
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,6 @@ class Combination:
 
 
 _REDUCED = ("float", "int", "long")
-LOADS_AT_ONCE = 8  # at most, of a work-item that reduces: it waits for memory once for all of them
 
 
 # sum_of_squares has no operator of its own: norms are made of it.
@@ -56,9 +57,22 @@ COMBINATIONS = {
 }
 
 
-LARGE_GROUP = 512  # work-items
-HELD_VEC4S = 8  # of a row that a work-item has in registers
-LONG = 8  # elements of a result for each work-item of a usual group, from which on a large one is worth it
+@dataclass(frozen=True, kw_only=True)
+class ReductionNumbers:
+    """Numbers of reductions on GPUs.
+
+    Attributes:
+        large_group: Work-items of a large group.
+        held_vec4s: Vec4s of a row that a work-item has in registers.
+        long: Elements of a result for each work-item of a usual group, from which on a large one is worth it.
+    """
+
+    large_group: int
+    held_vec4s: int
+    long: int
+
+
+REDUCTION = kernel_numbers("portable/reduction", ReductionNumbers)
 
 
 @dataclass(frozen=True)
@@ -271,8 +285,8 @@ def share_results(request: Request, items: int, length: int, *, large: bool = Tr
     """
     target = request.target
     size, least, units = target.local_size, target.cost_model.lockstep, target.compute_units
-    if large and target.executor == "launch" and request.shares * items <= units and length >= LONG * size:
-        size = replace(target, group=LARGE_GROUP).local_size
+    if large and target.executor == "launch" and request.shares * items <= units and length >= REDUCTION.long * size:
+        size = replace(target, group=REDUCTION.large_group).local_size
     idle = request.shares * tile_count(items, size) < units
     able = target.family == "gpu" and request.input(0).vector in ("float", "int") and size >= least
     able = able and fits_local(target, 2 * size)
@@ -330,10 +344,12 @@ def layer_norm_kernel(request: Request) -> Kernel:
     attributes = request.attributes(LayerNorm)
     target, pixels, sharing = request.target, request.output.geometry.pixels, _share_row(request)
     held = tile_count(request.output.slices, sharing.sharers)
-    if sharing.sharers == 1 or held > HELD_VEC4S:
+    if sharing.sharers == 1 or held > REDUCTION.held_vec4s:
         held = 0
     # Waves of a persistent kernel would wait for memory one after another.
-    at_once = min(HELD_VEC4S // held, waves(sharing.tiles, target)) if held and target.executor != "launch" else 1
+    at_once = (
+        min(REDUCTION.held_vec4s // held, waves(sharing.tiles, target)) if held and target.executor != "launch" else 1
+    )
     per_tile = sharing.per_tile * at_once
     sharing = replace(sharing, per_tile=per_tile, tiles=tile_count(pixels, per_tile))
     parameters = LayerNormParameters(

@@ -10,10 +10,8 @@ from tflgpu.kernels.items import ItemParameters, item_kernel
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.portable.reduction_kernels import SharedParameters, share_results, shared_kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import tile_count
+from tflgpu.kernels.tiling import LOADS_AT_ONCE, tile_count
 from tflgpu.ops.arithmetic.scan import CumulativeSum, TopK
-
-RUN = 8  # vec4s of a line that a work-item of a GPU loads at once, before it adds them up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +35,11 @@ def cumulative_sum_kernel(request: Request) -> Kernel:
     along = coordinates(g.shape)[attributes.axis]
     extent, on_gpu = g.slices if along.kind == "c" else g.shape[attributes.axis], target.family == "gpu"
     lines = g.vec4s // extent
-    run = min(RUN, max(1, extent // target.cost_model.lockstep)) if on_gpu else 1
+    run = min(LOADS_AT_ONCE, max(1, extent // target.cost_model.lockstep)) if on_gpu else 1
     # The scan of a large work-group waits far longer at its barriers.
     sharing = share_results(request, lines, tile_count(extent, run) if on_gpu else 2 * extent, large=False)
     if sharing.sharers == 1 and on_gpu:
-        run = min(RUN, extent)
+        run = min(LOADS_AT_ONCE, extent)
     parameters = CumulativeSumParameters(
         along=along,
         extent=extent,

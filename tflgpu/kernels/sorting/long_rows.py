@@ -23,19 +23,31 @@ from tflgpu.ops.arithmetic.scan import TopK
 from tflgpu.ops.movement.gather import Gather, Lookup, Position, follow
 from tflgpu.ops.movement.shaping import AxisMap
 from tflgpu.target import Target
+from tflgpu.target.kernel_numbers import kernel_numbers
 
-# Comparisons of a row up to which one kernel finds all results.
-FEW = 2048
 
-# Channels of a run that are compared each with each: for fewer, merging is as fast.
-BLOCK = 32
+@dataclass(frozen=True, kw_only=True)
+class SortNumbers:
+    """Numbers of TOPK_V2 of long rows.
 
-# On CPUs: by how much a block is longer than what is selected of it, at least; from which length on a core selects or
-# sorts; the least length of the blocks that cores share; and the turns of loops for a channel.
-SELECTED = 16
-LEAST_SORTED = 128
-LEAST_BLOCK = 4096
-LOOPS = 16
+    Attributes:
+        few: Comparisons of a row up to which one kernel finds all results.
+        block: Channels of a run that are compared each with each: for fewer, merging is as fast.
+        selected: Times that a block is longer than what is selected of it, at least, on CPUs.
+        least_sorted: Channels from which on a core selects or sorts.
+        least_block: Channels of the blocks that cores share, at least.
+        loops: Turns of loops of a core for a channel.
+    """
+
+    few: int
+    block: int
+    selected: int
+    least_sorted: int
+    least_block: int
+    loops: int
+
+
+NUMBERS = kernel_numbers("sorting", SortNumbers)
 
 
 @dataclass(frozen=True)
@@ -72,7 +84,7 @@ def divide_sorts(planning: Planning) -> Planning:
 
 def _has_long_rows(graph: Draft, node: Node) -> bool:
     shape = graph[node.output].shape
-    return graph[node.inputs[0]].shape[-1] * shape[-1] > FEW and 0 not in shape
+    return graph[node.inputs[0]].shape[-1] * shape[-1] > NUMBERS.few and 0 not in shape
 
 
 def _sort(node: Node, source: Tensor, shape: Shape, new: NewTensors, target: Target) -> Iterator[Node]:
@@ -98,11 +110,11 @@ def _first_kernel(count: int, kept: int, rows: int, target: Target) -> tuple[str
 
     On CPUs a core selects the greatest of a long block, or sorts it, one channel after another.
     """
-    most = target.limits.loop_turns // LOOPS
-    if target.family != "cpu" or min(count, most) < LEAST_SORTED:
-        return "ranked_runs", BLOCK
-    selects = SELECTED * kept <= min(count, most)
-    longest = count // max(LEAST_BLOCK, SELECTED * kept if selects else 0)
+    most = target.limits.loop_turns // NUMBERS.loops
+    if target.family != "cpu" or min(count, most) < NUMBERS.least_sorted:
+        return "ranked_runs", NUMBERS.block
+    selects = NUMBERS.selected * kept <= min(count, most)
+    longest = count // max(NUMBERS.least_block, NUMBERS.selected * kept if selects else 0)
     shares = max(1, min(tile_count(target.compute_units, rows), longest))
     block = min(16 * tile_count(tile_count(count, shares), 16), most // 16 * 16)
     return "selected_runs" if selects else "sorted_runs", block

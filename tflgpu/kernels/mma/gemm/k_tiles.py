@@ -26,7 +26,7 @@ from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.window import Window
 from tflgpu.target import ITEM_BYTES, VEC4_BYTES, Target
 
-# Of a work-group, at most: what ptxas gives a kernel, also where the driver says that there is more.
+# The most that ptxas gives a work-group, also where the driver says that there is more.
 LOCAL_BYTES = 48 << 10
 HALF_BYTES = ITEM_BYTES["half"]
 STAGES = {2: 3}  # by the k-steps of a stage: how many stages there are, if local memory is large enough

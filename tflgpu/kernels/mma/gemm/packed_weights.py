@@ -27,21 +27,34 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count, waves
 from tflgpu.ops.image.window import Window
 from tflgpu.target import Target
+from tflgpu.target.kernel_numbers import kernel_numbers
 
 # Rows and columns of a warp tile, in blocks. Larger ones spill registers.
 WARP_TILES = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4), (4, 1), (4, 2))
 
-# K-steps of a warp. The few warps of a compute unit do not hide each other's waits in a longer loop.
-LONG_LOOP = 150
 
-# Registers of a lane for operands on their way from memory: with batches of k-steps, and with double buffering.
-BATCH_REGISTERS = 96
-DOUBLE_BUFFER_REGISTERS = 64
-# The same for floats, with the registers of sums: the parts that a float is split into take registers, too.
-FLOAT_REGISTERS = 128
-# Waves up to which batches are faster: the first loads take the time, and so does loading the code, which double
-# buffering makes twice as long.
-FEW_WAVES = 2
+@dataclass(frozen=True, kw_only=True)
+class LoopNumbers:
+    """Numbers of loops over k-steps whose operands come from memory.
+
+    Attributes:
+        long_loop: K-steps of a warp, beyond which the few warps of a compute unit do not hide each other's waits.
+        batch_registers: Registers of a lane for operands on their way from memory, in batches of k-steps.
+        double_buffer_registers: The same with double buffering.
+        float_registers: The same of floats, with the registers of sums: the parts that a float is split into take
+            registers, too.
+        few_waves: Waves up to which batches are faster: the first loads take the time, and so does loading the code,
+            which double buffering makes twice as long.
+    """
+
+    long_loop: int
+    batch_registers: int
+    double_buffer_registers: int
+    float_registers: int
+    few_waves: int
+
+
+LOOPS = kernel_numbers("mma/gemm/registers", LoopNumbers)
 
 
 @dataclass(frozen=True)
@@ -78,7 +91,7 @@ def warp_tiles(target: Target, k_steps: int) -> Iterator[WarpTile]:
     for row_blocks, column_blocks in WARP_TILES:
         tiles = (WarpTile(row_blocks, column_blocks, split_k) for split_k in SPLIT_K)
         able = [tile for tile in tiles if can_split(target, tile.split_k, tile.accumulators)]
-        yield from (tile for tile in able if tile == able[-1] or tile_count(k_steps, tile.split_k) <= LONG_LOOP)
+        yield from (tile for tile in able if tile == able[-1] or tile_count(k_steps, tile.split_k) <= LOOPS.long_loop)
 
 
 def _work(
@@ -117,10 +130,10 @@ def prefetch_depth(
     operands: Operands, k_steps: int, row_blocks: int, column_blocks: int, *, double_buffered: bool = False
 ) -> int:
     """How many of a warp's k-steps are loaded at once: what registers allow, in equal batches."""
-    registers = DOUBLE_BUFFER_REGISTERS if double_buffered else BATCH_REGISTERS
+    registers = LOOPS.double_buffer_registers if double_buffered else LOOPS.batch_registers
     if not operands.are_halves:
         sums = LANES * 2 * row_blocks * column_blocks
-        registers = min(registers, FLOAT_REGISTERS - sums)
+        registers = min(registers, LOOPS.float_registers - sums)
     return equal_batches(k_steps, registers // operands.registers(row_blocks, column_blocks))
 
 
@@ -186,7 +199,7 @@ def kernel(
         made = partial(DirectParameters, input_blocks=input_blocks)
     packed = np.concatenate([UNIT.pack_right(own, tile.column_blocks, input_blocks) for own in weights])
     operands = Operands(image, type_of_constant(request, packed))
-    double_buffered = waves(chosen.work.tiles, target) > FEW_WAVES
+    double_buffered = waves(chosen.work.tiles, target) > LOOPS.few_waves
     blocks = tile.row_blocks, tile.column_blocks
     depth = prefetch_depth(operands, k_steps_per_split, *blocks, double_buffered=double_buffered)
     return Kernel(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
@@ -24,14 +24,32 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import local_vec4s
 from tflgpu.ops.image.window import POINTWISE, Window
 from tflgpu.target import VEC4_BYTES, Target
+from tflgpu.target.kernel_numbers import kernel_numbers
 
 # Warps of a work-group one below the other, and blocks of 16 rows by 32 columns of each.
 ROW_WARPS = (1, 2)
 BLOCKS = ((1, 1), (2, 1), (3, 1), (4, 1), (1, 2), (2, 2), (3, 2))
-STAGE_K_STEPS = 2  # of an iteration
-MOST_STAGES = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class RingNumbers:
+    """Numbers of the ring through which rows pass.
+
+    Attributes:
+        stage_k_steps: K-steps of an iteration.
+        most_stages: Stages of the ring.
+        held_registers: Registers of a lane for weights, pixels and sums.
+    """
+
+    stage_k_steps: int
+    most_stages: int
+    held_registers: int
+
+
+NUMBERS = kernel_numbers("mma/gemm/row_major", RingNumbers)
+
+
 SETS = (2, 4)
-HELD_REGISTERS = 190  # of a lane, for weights, pixels and sums
 
 
 @dataclass(frozen=True)
@@ -102,9 +120,10 @@ def _tiles(target: Target) -> Iterator[RowMajorTile]:
     warps = target.local_size // UNIT.lanes
     for row_warps, blocks, sets in product(ROW_WARPS, BLOCKS, SETS):
         group = GroupTile(row_warps, warps // row_warps, *blocks)
-        stages = min(MOST_STAGES, local_bytes // RowMajorTile(group, STAGE_K_STEPS, 1, sets).local_bytes)
-        tile = RowMajorTile(group, STAGE_K_STEPS, stages, sets)
-        if warps % row_warps == 0 and stages > 1 and tile.registers <= HELD_REGISTERS:
+        tile = RowMajorTile(group, NUMBERS.stage_k_steps, 1, sets)
+        stages = min(NUMBERS.most_stages, local_bytes // tile.local_bytes)
+        tile = replace(tile, stages=stages)
+        if warps % row_warps == 0 and stages > 1 and tile.registers <= NUMBERS.held_registers:
             yield tile
 
 
