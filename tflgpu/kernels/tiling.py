@@ -48,6 +48,16 @@ def tile_count(items: int, per_tile: int) -> int:
     return -(-items // per_tile)
 
 
+def even_part(items: int, most: int) -> int:
+    """Return the size of equal parts, of which there are as few as can be; the last may be smaller.
+
+    Args:
+        items: Their number.
+        most: Items of a part, at most; less than one counts as one.
+    """
+    return tile_count(items, tile_count(items, max(1, most)))
+
+
 def power_of_two(most: int) -> int:
     """Return the largest power of two that is at most a number.
 

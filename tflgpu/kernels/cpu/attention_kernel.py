@@ -10,7 +10,7 @@ from tflgpu.kernels.cpu.block_products import rows_in_registers, step_cycles, ve
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rows.attention import Attention, AttentionParameters, operands_of
-from tflgpu.kernels.tiling import most_per_tile, power_of_two, tile_count
+from tflgpu.kernels.tiling import even_part, most_per_tile, power_of_two, tile_count
 from tflgpu.target import Target
 from tflgpu.target.kernel_numbers import kernel_numbers
 
@@ -127,7 +127,7 @@ def attention_in_blocks(request: Request) -> Kernel:
     block = _block(attention, target)
     rows_per_tile = block.rows * _row_blocks(attention, block, target)
     most_keys = max(1, NUMBERS.key_floats // (_elements(attention, block) * block.columns)) * block.columns
-    keys = tile_count(attention.keys, tile_count(attention.keys, most_keys))
+    keys = even_part(attention.keys, most_keys)
     return _kernel(
         AttentionBlocksParameters(
             attention=attention,
@@ -184,5 +184,5 @@ def _row_blocks(attention: Attention, block: AttentionBlock, target: Target) -> 
         tiles = attention.heads * tile_count(all_blocks, count)
         return tile_count(tiles, target.compute_units) * (count * block.cycles + copying)
 
-    evenly = {tile_count(all_blocks, tile_count(all_blocks, count)) for count in range(1, most + 1)}
+    evenly = {even_part(all_blocks, count) for count in range(1, most + 1)}
     return min(sorted(evenly, reverse=True), key=cycles)

@@ -8,7 +8,7 @@ from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.cpu import VECTOR
 from tflgpu.kernels.kernel import Parameters
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import most_per_tile, tile_count
+from tflgpu.kernels.tiling import even_part, most_per_tile, tile_count
 from tflgpu.target import ITEM_BYTES, ElementType, Target
 from tflgpu.target.kernel_numbers import kernel_numbers
 from tflgpu.target.measured_costs import core_costs
@@ -56,7 +56,7 @@ def quads_by_cost(pixels: int, most: int) -> dict[int, float]:
         What each takes for a row, in pixels, as :func:`pixels_per_block` counts it.
     """
     row, costs = tile_count(pixels, LANES), core_costs()
-    evenly = dict.fromkeys(tile_count(row, tile_count(row, quads)) for quads in range(most, 0, -1))
+    evenly = dict.fromkeys(even_part(row, quads) for quads in range(most, 0, -1))
     taken = {
         n: tile_count(row, n) * (n * LANES + costs.block_pixels) + (costs.part_pixels if row % n else 0) for n in evenly
     }
@@ -81,7 +81,7 @@ def rows_in_registers(rows: int, vectors: int, target: Target) -> int:
     So do the weights of an input, and that input of one row at a time.
     """
     most = max(1, min((vectors_in_registers(target) - vectors) // vectors, BLOCKS.most_rows))
-    return tile_count(rows, tile_count(rows, most))
+    return even_part(rows, most)
 
 
 def step_cycles(rows: int, vectors: int, target: Target) -> float:

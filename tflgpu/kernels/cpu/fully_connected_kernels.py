@@ -20,7 +20,7 @@ from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.stored_integers import StoredIntegers, stored_integers
-from tflgpu.kernels.tiling import tile_count
+from tflgpu.kernels.tiling import even_part, tile_count
 from tflgpu.target import ITEM_BYTES, ElementType, Target, is_exact_in_half
 from tflgpu.target.kernel_numbers import kernel_numbers
 from tflgpu.target.measured_costs import core_costs
@@ -198,12 +198,12 @@ def _tile(
     weight = ITEM_BYTES["float"] / core_costs().far_bytes + (LAYERS.unpacking_cycles if unpacks else 0)
 
     def outputs(count: int) -> int:
-        return tile_count(output_blocks, tile_count(output_blocks, max(1, wanted // count)))
+        return even_part(output_blocks, wanted // count)
 
     def cost(count: int) -> float:
         return (count * rows * image + outputs(count) * vectors * VECTOR * weight) / (count * outputs(count))
 
     counts = range(1, min(row_blocks, room, wanted) + 1)
-    evenly = {tile_count(row_blocks, tile_count(row_blocks, count)) for count in counts}
+    evenly = {even_part(row_blocks, count) for count in counts}
     chosen = min(sorted(evenly, reverse=True), key=cost)
     return chosen, outputs(chosen)

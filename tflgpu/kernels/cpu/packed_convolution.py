@@ -16,7 +16,7 @@ from tflgpu.kernels.cpu.block_products import REGISTERS, BlockProductsParameters
 from tflgpu.kernels.cpu.costs import packed_cost
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import local_vec4s, tile_count
+from tflgpu.kernels.tiling import even_part, local_vec4s, tile_count
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import Window
 from tflgpu.target import ElementType, Target
@@ -172,9 +172,9 @@ def divided(request: Request, pixels: int) -> PackedBlocks:
     depth = prod(attributes.window.kernel) * tile_count(_inputs(request), LANES)
     row_blocks = tile_count(g.plane, pixels)
     run_pixels = NUMBERS.small_image if g.plane <= NUMBERS.small_image else NUMBERS.run_pixels
-    run_blocks = tile_count(row_blocks, tile_count(row_blocks, max(1, run_pixels // pixels)))
+    run_blocks = even_part(row_blocks, run_pixels // pixels)
     run = run_blocks * pixels
-    part = tile_count(depth, tile_count(depth, max(1, NUMBERS.part_vec4s // run)))
+    part = even_part(depth, NUMBERS.part_vec4s // run)
     waiting = max(1, NUMBERS.sums_vec4s // (run * vectors * VECTOR // LANES)) if part < depth else blocks
     runs = tile_count(row_blocks, run_blocks)
     column_tiles = blocks

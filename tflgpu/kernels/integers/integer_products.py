@@ -26,7 +26,7 @@ from tflgpu.kernels.integers.whole_weights import MOST, WholeWeights, whole_weig
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
 from tflgpu.kernels.packing import BlockInputs, block_inputs, inputs_of_blocks, padded_bias, reordered
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import local_vec4s, tile_count
+from tflgpu.kernels.tiling import even_part, local_vec4s, tile_count
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import Window
 from tflgpu.target import ITEM_BYTES, VEC4_BYTES, ElementType
@@ -301,14 +301,14 @@ def _divided(request: Request, weights: WholeWeights, unit: IntegerUnit) -> _Div
         run = tile_count(patch.positions, shape[0]) * shape[0]
         runs = tile_count(g.height, patch.run_rows) * tile_count(g.width, patch.run_columns)
         slice_bytes = patch.slice_pixels * pixel_bytes
-        slices = tile_count(read.slices, tile_count(read.slices, max(1, NUMBERS.part_bytes // slice_bytes)))
+        slices = even_part(read.slices, NUMBERS.part_bytes // slice_bytes)
         part, offsets = slices * taps, patch.offsets(slices) * pixel_bytes
         packed_bytes = slices * slice_bytes + run * pixel_bytes  # the last rows of a run see what is after the patch
     else:
         row_blocks = tile_count(all_rows, shape[0])
-        run = tile_count(row_blocks, tile_count(row_blocks, max(1, NUMBERS.run_rows // shape[0]))) * shape[0]
+        run = even_part(row_blocks, NUMBERS.run_rows // shape[0]) * shape[0]
         runs = tile_count(all_rows, run)
-        part = tile_count(steps, tile_count(steps, max(1, NUMBERS.part_bytes // (run * pixel_bytes))))
+        part = even_part(steps, NUMBERS.part_bytes // (run * pixel_bytes))
         in_place = _reads_in_place(request, unit)
         packed = shape[0] if in_place else run
         offsets, packed_bytes = np.arange(part) * packed * pixel_bytes, part * packed * pixel_bytes
@@ -324,7 +324,7 @@ def _divided(request: Request, weights: WholeWeights, unit: IntegerUnit) -> _Div
     column_blocks = min(waiting, out_blocks, max(1, wanted))
     if len(set(read.first)) > 1:  # what is packed for a tile are the channels of one group
         column_blocks = 1
-    column_blocks = tile_count(out_blocks, tile_count(out_blocks, column_blocks))
+    column_blocks = even_part(out_blocks, column_blocks)
     return _Division(
         shape,
         columns,

@@ -18,6 +18,7 @@ from tflgpu.kernels.shares import Join
 from tflgpu.kernels.tiling import (
     LOADS_AT_ONCE,
     SPLIT_K,
+    even_part,
     fits_local,
     items_per_tile,
     reduces_in_subgroups,
@@ -238,7 +239,7 @@ def _reduction(
         neutral=combination.neutral[_REDUCED.index(source_type)],
         squares=function == "sum_of_squares",
         subgroups=reduces_in_subgroups(request.target, sharing.sharers),
-        at_once=tile_count(turns, tile_count(turns, LOADS_AT_ONCE)) if request.target.family == "gpu" else 1,
+        at_once=even_part(turns, LOADS_AT_ONCE) if request.target.family == "gpu" else 1,
         src=request.input(0),
     )
     return shared_kernel(request, parameters, sharing, value_type=source_type)

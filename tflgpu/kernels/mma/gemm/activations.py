@@ -9,14 +9,14 @@ from tflgpu.kernels.candidates import Candidate, ranked
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.costs import GemmWork
-from tflgpu.kernels.mma.gemm.packed_weights import LOOPS, WarpTile, equal_batches, warp_tiles
+from tflgpu.kernels.mma.gemm.packed_weights import LOOPS, WarpTile, warp_tiles
 from tflgpu.kernels.mma.gemm.skeletons import RegistersParameters
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands
 from tflgpu.kernels.portable.matmul_kernels import matmul_candidates, product_of
 from tflgpu.kernels.portable.matrix_products import MatrixProduct, Side
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import split_workspace, tile_count
+from tflgpu.kernels.tiling import even_part, split_workspace, tile_count
 from tflgpu.target import Target
 
 
@@ -92,7 +92,7 @@ def activation_product(request: Request) -> Kernel:
             **asdict(tile),
             double_buffered=False,
             k_steps_per_split=k_steps_per_split,
-            prefetch_depth=equal_batches(k_steps_per_split, LOOPS.batch_registers // registers),
+            prefetch_depth=even_part(k_steps_per_split, LOOPS.batch_registers // registers),
             row_tiles=_row_tiles(shape, tile, target),
             column_tiles=_column_tiles(shape, tile),
         ),

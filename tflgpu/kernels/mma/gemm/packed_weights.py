@@ -24,7 +24,7 @@ from tflgpu.kernels.mma.operands import Operands, OperandType, type_of_constant
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.phases import Phases, phases_of
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count, waves
+from tflgpu.kernels.tiling import SPLIT_K, can_split, even_part, split_workspace, tile_count, waves
 from tflgpu.ops.image.window import Window
 from tflgpu.target import Target
 from tflgpu.target.kernel_numbers import kernel_numbers
@@ -134,12 +134,7 @@ def prefetch_depth(
     if not operands.are_halves:
         sums = LANES * 2 * row_blocks * column_blocks
         registers = min(registers, LOOPS.float_registers - sums)
-    return equal_batches(k_steps, registers // operands.registers(row_blocks, column_blocks))
-
-
-def equal_batches(k_steps: int, most: int) -> int:
-    """How many k-steps each batch has, at most ``most``, if all are about equal; else one."""
-    return tile_count(k_steps, tile_count(k_steps, max(1, most)))
+    return even_part(k_steps, registers // operands.registers(row_blocks, column_blocks))
 
 
 def taps_as_channels(weights: Array) -> Array:
