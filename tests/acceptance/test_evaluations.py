@@ -31,7 +31,7 @@ pytestmark = pytest.mark.full("real models on up to a hundred images; tests/eval
 PROGRAM = """
 import os, signal, sys
 from tflgpu.cli import app
-from tflgpu.evaluate.worker import Worker
+from tflgpu.evaluate.task import Worker
 
 last, call, files = int(sys.argv.pop(1)), Worker.__call__, []
 

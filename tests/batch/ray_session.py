@@ -18,16 +18,13 @@ import ray
 
 from tests.batch.models import ROWS, columns, exponentials
 from tflgpu.batch import Predictor, on_ray
-from tflgpu.batch import evaluation as evaluation_module
-from tflgpu.batch.arrow_columns import arrow_column
-from tflgpu.batch.evaluation import EvaluationActor, workplace
-from tflgpu.batch.job import Job
-from tflgpu.batch.job_folder import JobFolder, PartResult
-from tflgpu.batch.on_ray import PartActor, cluster
+from tflgpu.batch import on_ray as evaluation_module
+from tflgpu.batch.formats import arrow_column
+from tflgpu.batch.job import Job, JobFolder, PartResult
+from tflgpu.batch.on_ray import EvaluationActor, PartActor, cluster, workplace
 from tflgpu.batch.prediction import predict
-from tflgpu.evaluate.folder_diff import Difference
-from tflgpu.evaluate.task import Row, Task
-from tflgpu.evaluate.worker import in_this_process
+from tflgpu.evaluate.evaluations import Difference
+from tflgpu.evaluate.task import Row, Task, in_this_process
 from tflgpu.options import Options, Shapes
 
 FOLDER = Path(sys.argv[1])

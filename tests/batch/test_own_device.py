@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tflgpu.batch import own_device as module
-from tflgpu.batch.own_device import own_device
+from tflgpu.batch import predictor as module
+from tflgpu.batch.predictor import own_device
 from tflgpu.options import Options
 
 
@@ -41,7 +41,7 @@ def test_a_killed_process_leaves_its_device(monkeypatch: pytest.MonkeyPatch, tmp
     program = """
 import sys, tempfile
 tempfile.tempdir = sys.argv[1]
-from tflgpu.batch.node_locks import node_lock
+from tflgpu.batch.predictor import node_lock
 lock = node_lock("device-0-0")
 lock.acquire()
 print("taken", flush=True)

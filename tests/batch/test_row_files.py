@@ -25,12 +25,10 @@ from PIL import Image
 import tflgpu
 from tests.batch.models import check, columns, exponentials
 from tests.cli.command import DIGITS, as_json, fail, invoke, succeed
-from tflgpu.batch.arrow_columns import arrow_column, numpy_column
-from tflgpu.batch.formats import FORMATS
-from tflgpu.batch.job import Job
+from tflgpu.batch.formats import FORMATS, arrow_column, numpy_column
+from tflgpu.batch.job import Job, Prediction
 from tflgpu.batch.prediction import predict, run_job
 from tflgpu.batch.row_files import open_rows
-from tflgpu.batch.row_predictor import Prediction
 from tflgpu.options import Options, Shapes
 
 TWO_ROWS = Options(shapes=Shapes(batch=2), precision="fp32")

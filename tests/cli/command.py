@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from tests.support.models import Builder
 from tflgpu.cli import app
 from tflgpu.cli.commands.demo import examples_folder
-from tflgpu.evaluate.detector import DETECTOR
+from tflgpu.evaluate.evaluations import DETECTOR
 
 DIGITS = examples_folder() / "digits"
 MODEL = DIGITS / "digits.tflite"

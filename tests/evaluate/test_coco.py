@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.command import fail
 from tests.evaluate.image_sets import annotated_set
-from tflgpu.evaluate.coco import Annotations
+from tflgpu.evaluate.evaluations import Annotations
 
 NETWORK = "coco_ssd_mobilenet_v1_1.0_quant_2018_06_29.tflite"
 

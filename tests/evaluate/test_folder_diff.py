@@ -12,7 +12,7 @@ from tests.cli.command import as_json, fail, invoke, succeed
 from tests.cli.documented import check
 from tests.frontend.stateful_models import SHAPE, variable_tensor
 from tflgpu.evaluate.accuracy import Deviation
-from tflgpu.evaluate.folder_diff import deviations
+from tflgpu.evaluate.evaluations import deviations
 from tflgpu.model.tensor_info import Quantization, TensorInfo
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.command import as_json, fail, succeed
 from tests.cli.documented import check
 from tests.evaluate.image_sets import labelled_set
-from tflgpu.evaluate.imagenet import LabelledImage, labelled_images, top_k_accuracies
+from tflgpu.evaluate.evaluations import LabelledImage, labelled_images, top_k_accuracies
 from tflgpu.evaluate.task import key_of
 
 NETWORK = "mobilenet_v1_0.25_224_quant.tflite"

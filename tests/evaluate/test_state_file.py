@@ -13,10 +13,8 @@ import pytest
 
 import tflgpu
 from tests.cli.command import as_json, fail, invoke, succeed
-from tflgpu.evaluate.folder_diff import Difference
-from tflgpu.evaluate.state_file import StateFile
-from tflgpu.evaluate.task import Row
-from tflgpu.evaluate.worker import Worker
+from tflgpu.evaluate.evaluations import Difference
+from tflgpu.evaluate.task import Row, StateFile, Worker
 
 
 @pytest.fixture

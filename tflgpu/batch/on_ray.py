@@ -1,4 +1,4 @@
-"""Parts of a job, computed by actors of Ray. Ray shares them out, and starts actors again that were killed."""
+"""Parts of a job, and files of an evaluation, computed by actors of Ray, which starts those again that were killed."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 import ray
 from ray.exceptions import RayTaskError
 from ray.util import ActorPool
 
-from tflgpu.batch.job import Job
-from tflgpu.batch.job_folder import JobFolder, PartResult
-from tflgpu.batch.row_predictor import RowPredictor
+from tflgpu.batch.job import Job, JobFolder, PartResult, RowPredictor
+from tflgpu.batch.predictor import own_device
+from tflgpu.evaluate.task import Engines, Row, Task, Worker, Workplace
 
 # Starts of an actor, and tries of a call: one that kills its process would begin again for ever.
 LIMITS = {"max_restarts": 100, "max_task_retries": 5}
@@ -125,3 +127,68 @@ def gpus_for_each(workers: int) -> float:
     """
     gpus = ray.cluster_resources().get("GPU", 0)  # type: ignore[no-untyped-call]
     return 1 / ceil(workers / gpus) if gpus else 0
+
+
+@contextmanager
+def on_workers(task: Task, workers: int, address: str | None) -> Iterator[Workplace]:
+    """Evaluate as in this process, but by workers of a cluster, which have the files under the same paths.
+
+    Args:
+        task: The model, its options and the data set.
+        workers: Number of processes.
+        address: A cluster of Ray; by default one of this machine alone is started, and ended.
+    """
+    with cluster(address):
+        yield workplace(task, workers)
+
+
+def workplace(task: Task, workers: int) -> Workplace:
+    """Return workers in the cluster that is connected. The errors are those of :class:`tflgpu.evaluate.task.Worker`.
+
+    Args:
+        task: The model, its options and the data set.
+        workers: Number of processes.
+    """
+    kind: Any = ray.remote(EvaluationActor)
+    place = {"num_cpus": 0, "num_gpus": gpus_for_each(workers), "scheduling_strategy": "SPREAD"}
+    actors = [kind.options(**place, **LIMITS).remote(task) for _ in range(workers)]
+    pool: Any = ActorPool(actors)
+    engines: Engines = ray.get(actors[0].engines.remote())
+    return Workplace(engines, lambda files: pool.map_unordered(lambda actor, file: actor.row.remote(file), files))
+
+
+class EvaluationActor:
+    """A worker in a process of Ray, with a device of its own."""
+
+    def __init__(self, task: Task) -> None:
+        """If it fails, the first call tells why: of actors that cannot start, Ray keeps only a text."""
+        self._worker: Worker | None = None
+        try:
+            options, self._lease = own_device(task.options, None)
+            self._worker = Worker(replace(task, options=options))
+        except Exception as error:
+            self._failure = Failure(error)
+
+    def engines(self) -> Engines:
+        """Return what the worker compares, with versions."""
+        return self._started().engines
+
+    def row(self, file: Path) -> Row:
+        """Return the row of a file.
+
+        Args:
+            file: A path that is valid on the worker's machine.
+
+        Raises:
+            Failure: The worker could not start, or raised an error; it has that error.
+        """
+        worker = self._started()
+        try:
+            return worker(file)
+        except Exception as error:
+            raise Failure(error) from error
+
+    def _started(self) -> Worker:
+        if self._worker is None:
+            raise self._failure
+        return self._worker

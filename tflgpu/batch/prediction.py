@@ -10,11 +10,9 @@ from pathlib import Path
 
 from tflgpu.api import inspect
 from tflgpu.batch.formats import FORMATS
-from tflgpu.batch.job import Job, Step
-from tflgpu.batch.job_folder import REMEMBERED, JobFolder, PartResult, job_folder
-from tflgpu.batch.own_device import Request
+from tflgpu.batch.job import REMEMBERED, Job, JobFolder, OnError, PartResult, Prediction, RowPredictor, Step, job_folder
+from tflgpu.batch.predictor import Request
 from tflgpu.batch.row_files import open_rows
-from tflgpu.batch.row_predictor import OnError, Prediction, RowPredictor
 from tflgpu.errors import InternalError
 from tflgpu.model.model_source import ModelSource, read_bytes
 from tflgpu.options import Options, check_options

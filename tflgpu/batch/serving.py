@@ -20,8 +20,7 @@ from ray import serve
 from ray.exceptions import RayActorError, RayTaskError
 
 from tflgpu.batch.gathering import Gatherer
-from tflgpu.batch.own_device import Request
-from tflgpu.batch.predictor import Predictor
+from tflgpu.batch.predictor import Predictor, Request
 from tflgpu.model.model_source import ModelSource, read_bytes
 from tflgpu.options import Options
 

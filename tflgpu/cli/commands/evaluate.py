@@ -16,9 +16,16 @@ from tflgpu.cli.differences import OutputDiff, Tolerance, default_tolerance, pri
 from tflgpu.cli.evaluating.evaluation_run import evaluated
 from tflgpu.cli.evaluating.printing import beside, common_facts, print_latencies, print_percentiles
 from tflgpu.cli.usage import as_verb
-from tflgpu.evaluate.coco import Annotations, ObjectDetection, Precision
-from tflgpu.evaluate.folder_diff import Difference, deviations
-from tflgpu.evaluate.imagenet import Classification, labelled_images, top_k_accuracies
+from tflgpu.evaluate.evaluations import (
+    Annotations,
+    Classification,
+    Difference,
+    ObjectDetection,
+    Precision,
+    deviations,
+    labelled_images,
+    top_k_accuracies,
+)
 from tflgpu.evaluate.task import DEVICE, LITERT
 from tflgpu.inputs import input_files, read_labels
 

@@ -144,7 +144,7 @@ def _going_on(out: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        from tflgpu.batch.job_folder import partial_folder
+        from tflgpu.batch.job import partial_folder
 
         partial = partial_folder(out)
         if partial.exists():

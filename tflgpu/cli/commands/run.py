@@ -17,7 +17,7 @@ from tflgpu.cli.console import console, note, print_json
 from tflgpu.cli.outputs import Summary, check_labels, save, summarize
 from tflgpu.cli.terminal.listing import Listing
 from tflgpu.cli.terminal.progress import compile_model
-from tflgpu.evaluate.detector import Detection, detections, detector_outputs
+from tflgpu.evaluate.evaluations import Detection, detections, detector_outputs
 from tflgpu.inputs import InputReader, naming, read_labels
 
 

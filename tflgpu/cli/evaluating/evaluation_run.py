@@ -15,9 +15,7 @@ from tflgpu.cli.console import note
 from tflgpu.cli.extras import naming_extras
 from tflgpu.cli.terminal.progress import progress
 from tflgpu.errors import CacheWarning
-from tflgpu.evaluate.state_file import StateFile
-from tflgpu.evaluate.task import Row, Task, key_of
-from tflgpu.evaluate.worker import Engines, Workplace, in_this_process
+from tflgpu.evaluate.task import Engines, Row, StateFile, Task, Workplace, in_this_process, key_of
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ def evaluated(
 
     state: None for a file in the cache's directory, which belongs to this evaluation by its name; without that
     directory an interrupt loses what was done. workers, address: several processes, or those of a cluster of Ray.
-    Raises OSError and ValueError as :class:`tflgpu.evaluate.worker.Worker` and :class:`StateFile`, and ValueError
+    Raises OSError and ValueError as :class:`tflgpu.evaluate.task.Worker` and :class:`StateFile`, and ValueError
     without a file.
     """
     if not files:
@@ -56,7 +54,7 @@ def _workplace(task: Task, workers: int, address: str | None) -> AbstractContext
     if workers == 1 and address is None:
         return in_this_process(task)
     with naming_extras():
-        from tflgpu.batch.evaluation import on_workers
+        from tflgpu.batch.on_ray import on_workers
     return on_workers(task, workers, address)
 
 
