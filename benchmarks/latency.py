@@ -24,7 +24,7 @@ from benchmarks import choices
 from benchmarks.contest.case import relative_error
 from benchmarks.publish import publish
 from benchmarks.zoo import load
-from tflgpu.cli.timing import seconds_of
+from tflgpu.cli.measurement import seconds_of
 from tflgpu.options import Precision
 from tflgpu.runtime.opencl.devices import choose
 

@@ -22,7 +22,7 @@ import tflgpu
 from benchmarks.publish import publish
 from tflgpu.artifact.artifact import DevicePartition
 from tflgpu.artifact.executable import DeviceBuffer
-from tflgpu.cli.timing import seconds_of
+from tflgpu.cli.measurement import seconds_of
 from tflgpu.compiler import compile_model
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.runtime.opencl.devices import choose

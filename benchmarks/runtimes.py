@@ -25,7 +25,7 @@ from benchmarks.contest.case import relative_error
 from benchmarks.publish import publish
 from benchmarks.ways.precisions import random_inputs
 from benchmarks.zoo import load
-from tflgpu.cli.timing import repeat
+from tflgpu.cli.measurement import repeat
 from tflgpu.options import Precision
 from tflgpu.runtime.opencl.devices import choose
 

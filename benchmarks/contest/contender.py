@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from tflgpu.cli.timing import seconds_of
+from tflgpu.cli.measurement import seconds_of
 
 # By the device's clock; from launch to end with all data on the device; from host arrays to host arrays.
 Metric = Literal["device", "launch", "host"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import tflgpu
-from tflgpu.cli.timing import measure
+from tflgpu.cli.measurement import measure
 from tflgpu.evaluate.accuracy import real
 from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.inputs import InputReader

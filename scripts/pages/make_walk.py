@@ -14,10 +14,7 @@ import numpy as np
 from rich.text import Text
 
 from benchmarks.zoo import mobilenet_v1
-from tflgpu.cli.stages.executable_text import executable_lines
-from tflgpu.cli.stages.graph_text import graph_lines
-from tflgpu.cli.stages.model_text import model_lines
-from tflgpu.cli.stages.plan_text import plan_lines
+from tflgpu.cli.stages import executable_lines, graph_lines, model_lines, plan_lines
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.frontend.lower import lower

@@ -18,7 +18,7 @@ from tests.cli.command import MODEL, as_json, detector_model, fail, invoke, succ
 from tests.support.models import WITHOUT_KERNEL
 from tests.support.packages import hide_litert
 from tflgpu.cli import VERBS
-from tflgpu.cli.outputs import save, summarize
+from tflgpu.cli.commands.run import save, summarize
 from tflgpu.fallback.litert_interpreter import without_notices
 from tflgpu.model.tensor_info import Quantization, TensorInfo
 

@@ -14,22 +14,19 @@ import tflgpu
 from tflgpu.cli.arguments import normal_word
 from tflgpu.cli.commands.benchmark import benchmark_model
 from tflgpu.cli.commands.cache import cache_app
-from tflgpu.cli.commands.chat import chat_with_model
 from tflgpu.cli.commands.demo import run_demo
 from tflgpu.cli.commands.devices import list_devices
 from tflgpu.cli.commands.diff import diff_model
 from tflgpu.cli.commands.evaluate import evaluate_app
-from tflgpu.cli.commands.generate import generate_text
+from tflgpu.cli.commands.generate import chat_with_model, generate_text, serve_model
 from tflgpu.cli.commands.inspect import inspect_model
 from tflgpu.cli.commands.precompile import precompile_models
 from tflgpu.cli.commands.predict import predict_rows
 from tflgpu.cli.commands.profile import profile_model
 from tflgpu.cli.commands.run import run_model
-from tflgpu.cli.commands.serve import serve_model
 from tflgpu.cli.commands.show import show_model
 from tflgpu.cli.console import console
-from tflgpu.cli.terminal.logs import Quiet, Verbose, set_verbosity
-from tflgpu.cli.usage import Verbs, as_verb
+from tflgpu.cli.usage import Quiet, Verbose, Verbs, as_verb, set_verbosity
 
 __all__ = ["app"]
 

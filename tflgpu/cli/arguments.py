@@ -1,10 +1,11 @@
-"""The arguments that several verbs share."""
+"""The arguments that several verbs share, and packages that a verb needs and not everybody has installed."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ import typer
 
 import tflgpu
 from tflgpu.checking.option_declarations import choices_of, flat_names
+from tflgpu.errors import install_command
 from tflgpu.inputs.input_reader import InputReader, input_files
 from tflgpu.options import Options, options_of
 
@@ -163,3 +165,19 @@ def with_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., N
         return called
 
     return decorate
+
+
+# Packages, and the extras that bring them.
+EXTRAS = {"pyarrow": "predict", "ray": "ray", "fastapi": "openai", "uvicorn": "openai", "prometheus_client": "openai"}
+
+
+@contextmanager
+def naming_extras() -> Iterator[None]:
+    """Raise ValueError, with what to install, for a package that is missing and that an extra brings."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get(error.name or "")
+        if extra is None:
+            raise
+        raise ValueError(f"this needs the package {error.name}; install it with {install_command(extra)}") from error

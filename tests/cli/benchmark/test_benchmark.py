@@ -17,10 +17,10 @@ import tflgpu
 from tests.cli.command import MODEL, as_json, fail, succeed
 from tests.support.packages import hide_litert
 from tests.support.planning import plan_of
-from tflgpu.cli.benchmarking import footprint
-from tflgpu.cli.benchmarking.comma_separated import write_csv
-from tflgpu.cli.benchmarking.kernel_groups import node_types
-from tflgpu.cli.timing import ROUNDS, Latency, measure, repeat
+from tflgpu.cli import measurement
+from tflgpu.cli.commands.benchmark import write_csv
+from tflgpu.cli.measurement import ROUNDS, Latency, measure, repeat
+from tflgpu.cli.tables import node_types
 from tflgpu.report.profile import KernelTime
 
 SHORT = ("--num-runs", 20, "--min-secs", 0, "--warmup-min-secs", 0)
@@ -92,10 +92,10 @@ def test_memory_is_of_the_device_and_of_the_process(device: tflgpu.Device, found
 
 def test_the_peak_is_that_of_the_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    peak = footprint.peak_resident_bytes()
+    peak = measurement.peak_resident_bytes()
     assert peak is not None and 0.9 * resident <= peak
-    monkeypatch.setattr(footprint, "STATUS", tmp_path / "none")
-    by_another_way = footprint.peak_resident_bytes()
+    monkeypatch.setattr(measurement, "STATUS", tmp_path / "none")
+    by_another_way = measurement.peak_resident_bytes()
     assert by_another_way is not None and 0.9 * peak <= by_another_way
 
 

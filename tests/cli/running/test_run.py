@@ -9,7 +9,7 @@ import pytest
 
 import tflgpu
 from tests.cli.command import MODEL, as_json, succeed
-from tflgpu.cli.outputs import save, summarize
+from tflgpu.cli.commands.run import save, summarize
 from tflgpu.model.tensor_info import TensorInfo
 
 

@@ -16,8 +16,7 @@ import pytest
 import tflgpu
 from tests.cli.command import DIGITS, invoke
 from tests.quick import RUNTIMES
-from tflgpu.cli.console import console
-from tflgpu.cli.terminal.listing import Listing
+from tflgpu.cli.console import Listing, console
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from rich.filesize import decimal
@@ -16,16 +17,44 @@ from rich.table import Table
 
 import tflgpu
 from tflgpu.cli.arguments import AsJson, ModelPath, with_options
-from tflgpu.cli.benchmarking.comma_separated import write_csv
-from tflgpu.cli.benchmarking.kernel_groups import node_types, profile_tables
-from tflgpu.cli.benchmarking.measurement import Duration, Measurement, measure_model
-from tflgpu.cli.benchmarking.start import Start
 from tflgpu.cli.commands.devices import device_facts
-from tflgpu.cli.console import console, print_json
-from tflgpu.cli.tables import kernels_as_list, start_table
-from tflgpu.cli.terminal.listing import Listing
-from tflgpu.cli.terminal.progress import progress
+from tflgpu.cli.console import Listing, console, print_json
+from tflgpu.cli.measurement import Duration, Latency, Measurement, Start, measure_model
+from tflgpu.cli.progress import progress
+from tflgpu.cli.tables import kernels_as_list, node_types, profile_tables, start_table
 from tflgpu.report.report import Report
+
+STATISTICS = tuple(f.name for f in fields(Latency))
+
+# Columns that every row has, so that tables of several models can be joined.
+FACTS = ("model", "device", "precision")
+
+COLUMNS = (*FACTS, "section", "number", "name", "seconds", "first", "warmup_runs", "warmup_avg", *STATISTICS, "bytes")
+
+
+def write_csv(found: Mapping[str, Any], file: TextIO) -> None:
+    """found: what ``tflgpu benchmark --json`` prints. ``seconds`` of an engine are its average."""
+    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    facts = {"model": str(found["model"]), "device": found["device"]["name"], "precision": found["precision"]}
+    for row in _rows(found):
+        writer.writerow(facts | row)
+
+
+def _rows(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for start, stages in found["init_seconds"].items():
+        for stage, seconds in (stages or {}).items():
+            yield {"section": f"init {start}", "name": stage, "seconds": seconds}
+    for engine in ("tflgpu", "litert"):
+        if times := found[f"{engine}_seconds"]:
+            yield {"section": "inference", "name": engine, "seconds": times["avg"]} | times
+    for name, size in found["memory_bytes"].items():
+        yield {"section": "memory", "name": name, "bytes": size}
+    for number, kernel in enumerate(found["kernels"] or ()):
+        name = " + ".join(kernel["operators"]) or kernel["kernel"]
+        row = {"section": "kernel", "number": number, "name": name}
+        yield row | {key: kernel[key] for key in ("seconds", "bytes")}
+
 
 # Statistics in the order of a table's rows.
 TIMES = ("first", "warmup_avg", "min", "p5", "median", "avg", "p95", "p99", "max", "std")

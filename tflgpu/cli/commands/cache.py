@@ -21,8 +21,7 @@ from tflgpu.artifact.cache.key import FORMAT_FOLDER
 from tflgpu.artifact.cache.payload import UnreadableError
 from tflgpu.artifact.cache.store import Entry
 from tflgpu.cli.arguments import AsJson, CacheDirs
-from tflgpu.cli.console import console, print_json
-from tflgpu.cli.terminal.listing import Listing
+from tflgpu.cli.console import Listing, console, print_json
 from tflgpu.cli.usage import as_verb
 from tflgpu.target import precision_of
 

@@ -19,10 +19,9 @@ import tflgpu
 from tflgpu.api import CompiledModel
 from tflgpu.cli.arguments import AsJson, with_options
 from tflgpu.cli.commands.devices import device_facts
-from tflgpu.cli.console import console, note, print_json
+from tflgpu.cli.console import Listing, console, note, print_json
+from tflgpu.cli.progress import compile_model
 from tflgpu.cli.tables import kernel_table, kernels_as_list, start_kind, start_table
-from tflgpu.cli.terminal.listing import Listing
-from tflgpu.cli.terminal.progress import compile_model
 from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.fallback import is_installed
 from tflgpu.report.profile import Profile

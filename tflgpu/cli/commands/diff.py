@@ -16,11 +16,20 @@ from numpy.typing import NDArray
 import tflgpu
 from tflgpu.api import CompiledModel
 from tflgpu.cli.arguments import AsJson, Mean, ModelPath, Std, with_options
-from tflgpu.cli.bisection import Bisection, bisect_model, bisection_as_dict, print_bisection
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, note, print_json
-from tflgpu.cli.differences import OutputDiff, Tolerance, default_tolerance, print_errors, print_verdict
-from tflgpu.cli.terminal.progress import Step, compile_model, progress
+from tflgpu.cli.differences import (
+    Bisection,
+    OutputDiff,
+    Tolerance,
+    bisect_model,
+    bisection_as_dict,
+    default_tolerance,
+    print_bisection,
+    print_errors,
+    print_verdict,
+)
+from tflgpu.cli.progress import Step, compile_model, progress
 from tflgpu.evaluate.accuracy import Deviation
 from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.inputs import InputReader, naming, random_input

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 import tflgpu
-from tflgpu.cli.arguments import Address, AsJson, Mean, ModelPath, Std, Workers, with_options
-from tflgpu.cli.console import console, print_json
+from tflgpu.artifact.cache import content_hash, default_directory
+from tflgpu.artifact.cache.directory import make_private
+from tflgpu.cli.arguments import Address, AsJson, Mean, ModelPath, Std, Workers, naming_extras, with_options
+from tflgpu.cli.console import Listing, console, note, print_json
 from tflgpu.cli.differences import OutputDiff, Tolerance, default_tolerance, print_errors, print_verdict
-from tflgpu.cli.evaluating.evaluation_run import evaluated
-from tflgpu.cli.evaluating.printing import beside, common_facts, print_latencies, print_percentiles
+from tflgpu.cli.measurement import Latency
+from tflgpu.cli.progress import progress
 from tflgpu.cli.usage import as_verb
+from tflgpu.errors import CacheWarning
 from tflgpu.evaluate.evaluations import (
     Annotations,
     Classification,
@@ -26,8 +33,150 @@ from tflgpu.evaluate.evaluations import (
     labelled_images,
     top_k_accuracies,
 )
-from tflgpu.evaluate.task import DEVICE, LITERT
+from tflgpu.evaluate.task import DEVICE, LITERT, Engines, Row, StateFile, Task, Workplace, in_this_process, key_of
 from tflgpu.inputs import input_files, read_labels
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A row for each file, in the files' order, and with what they were computed."""
+
+    rows: list[Row]
+    engines: Engines
+
+
+@contextmanager
+def evaluated(
+    task: Task, files: Sequence[Path], state: Path | None, workers: int = 1, address: str | None = None
+) -> Iterator[Evaluated]:
+    """Every file through the model. The state file is removed if nothing is raised while this is open.
+
+    state: None for a file in the cache's directory, which belongs to this evaluation by its name; without that
+    directory an interrupt loses what was done. workers, address: several processes, or those of a cluster of Ray.
+    Raises OSError and ValueError as :class:`tflgpu.evaluate.task.Worker` and :class:`StateFile`, and ValueError
+    without a file.
+    """
+    if not files:
+        raise ValueError("no file is left to evaluate")
+    with ExitStack() as stack:
+        with progress(f"starting {task.model.name}"):
+            workplace = stack.enter_context(_workplace(task, workers, address))
+        kept = _state_file(state, workplace.engines.identity)
+        rows = _rows(task, workplace, files, kept)
+    yield Evaluated(rows, workplace.engines)
+    if kept is not None:
+        kept.remove()
+
+
+def _workplace(task: Task, workers: int, address: str | None) -> AbstractContextManager[Workplace]:
+    """Return this process, unless several workers are asked for, or a cluster of Ray."""
+    if workers == 1 and address is None:
+        return in_this_process(task)
+    with naming_extras():
+        from tflgpu.batch.on_ray import on_workers
+    return on_workers(task, workers, address)
+
+
+def _rows(task: Task, workplace: Workplace, files: Sequence[Path], state: StateFile | None) -> list[Row]:
+    keys = [key_of(file) for file in files]
+    rows = dict(state.rows) if state else {}
+    missing = [file for file, key in zip(files, keys, strict=True) if key not in rows]
+    done = len(files) - len(missing)
+    with progress(f"evaluating {task.model.name}", len(files)) as step:
+        for _ in range(done):
+            step()
+        try:
+            for row in workplace.rows(missing):
+                rows[row["file"]] = row
+                if state is not None:
+                    state.append(row)
+                done += 1
+                step()
+        except KeyboardInterrupt:
+            advice = f"; the same command goes on from there ({state.path})" if state else ""
+            note(f"stopped after {done} of {len(files)} files{advice}")
+            raise
+    return [rows[key] for key in keys]
+
+
+def _state_file(path: Path | None, identity: Mapping[str, Any]) -> StateFile | None:
+    if path is not None:
+        return StateFile(path, identity)
+    name = f"{identity['task']}-{content_hash(repr(identity).encode())[:16]}.jsonl"
+    try:
+        folder = default_directory() / "evaluations"
+        make_private(folder)
+        try:
+            return StateFile(folder / name, identity)
+        except ValueError:  # by its name it can only be this evaluation's, so it is damaged
+            (folder / name).unlink()
+            return StateFile(folder / name, identity)
+    except OSError as error:
+        warnings.warn(f"an interrupt will lose what is done: {error}", CacheWarning, stacklevel=2)
+        return None
+
+
+# Version of the JSON, which docs/tools/inspect.md describes.
+FORMAT = 1
+
+# The percentiles that are printed; the JSON has more.
+COLUMNS = ("median", "p90", "p95", "p99", "max")
+
+
+def latencies(found: Evaluated) -> dict[str, Latency]:
+    """Return the latencies of each engine."""
+    engines = found.rows[0]["seconds"]
+    return {engine: Latency.of([row["seconds"][engine] for row in found.rows]) for engine in engines}
+
+
+def common_facts(model: Path, found: Evaluated) -> dict[str, Any]:
+    """Return what the JSON of every evaluation begins with."""
+    engines = latencies(found)
+    return {
+        "format": FORMAT,
+        "model": model,
+        "device": found.engines.device,
+        "precision": found.engines.precision,
+        "litert": found.engines.litert,
+        "files": len(found.rows),
+        "preprocessing_seconds": asdict(_preprocessing(found)),
+        "device_seconds": asdict(engines[DEVICE]),
+        "litert_seconds": asdict(engines[LITERT]) if LITERT in engines else None,
+    }
+
+
+def print_latencies(found: Evaluated, names: Mapping[str, str]) -> None:
+    """names: what the lines of the tool call the engines."""
+    engines = latencies(found)
+    console.print(f"Num evaluation runs: {len(found.rows)}")
+    lines = {"Preprocessing": _preprocessing(found)}
+    lines |= {name: engines[engine] for engine, name in names.items() if engine in engines}
+    for name, latency in lines.items():
+        console.print(f"{name} latency: avg={1e6 * latency.avg:.6g}(us), std_dev={1e6 * latency.std:.6g}(us)")
+
+
+def print_percentiles(found: Evaluated) -> None:
+    """Print a table of latencies in milliseconds, a column for each engine."""
+    titles = {DEVICE: f"{escape(found.engines.device['name'])}, {found.engines.precision}"}
+    if litert := found.engines.litert:
+        titles[LITERT] = f"LiteRT {litert['version']} CPU, threads: {litert['threads']}"
+    engines = latencies(found)
+    listing = Listing("latency, ms", *COLUMNS, right=COLUMNS)
+    for engine, title in titles.items():
+        times = asdict(engines[engine])
+        listing.add_row(title, *(f"{1e3 * times[name]:.3f}" for name in COLUMNS))
+    console.print("", listing, sep="\n")
+
+
+def beside(numbers: Mapping[str, float]) -> str:
+    """Return the device's number, and LiteRT's after it."""
+    behind = f" [dim](LiteRT {numbers[LITERT]:.6g})[/]" if LITERT in numbers else ""
+    return f"{numbers[DEVICE]:.6g}{behind}"
+
+
+def _preprocessing(found: Evaluated) -> Latency:
+    return Latency.of([row["preprocessing_seconds"] for row in found.rows])
+
 
 # Names here of flags of TFLite's tools, where the help has to fit 80 columns.
 FLAGS = {

@@ -1,18 +1,18 @@
-"""``tflgpu generate``."""
+"""``tflgpu generate``, ``tflgpu chat`` and ``tflgpu serve``: language models."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
 
 import tflgpu
-from tflgpu.cli.arguments import AsJson, LanguageFile, Tokenizer, with_options
+from tflgpu.cli.arguments import AsJson, LanguageFile, Stops, Tokenizer, naming_extras, with_options
 from tflgpu.cli.console import console, note, picked, print_json
-from tflgpu.cli.terminal.progress import progress
-from tflgpu.language import Answer, Generator, Sampling, Statistics
+from tflgpu.cli.progress import progress
+from tflgpu.language import Answer, Conversation, Embedder, Engine, Generator, Sampling, Statistics
 from tflgpu.model.text import printable_lines
 
 
@@ -116,3 +116,88 @@ def _summary(taken: Statistics) -> str:
         "left": "it was interrupted",
     }
     return f"{', '.join(parts)}; {ends[taken.end]}"
+
+
+@with_options("device", "precision", "executor", "tuning", "cache", "cache_dir")
+def chat_with_model(
+    model: LanguageFile,
+    options: tflgpu.Options,
+    tokenizer: Tokenizer = None,
+    system: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="How the model shall answer.", show_default="nothing")
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many tokens an answer may have.", show_default="as the cache has room for"),
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(min=0, help="Divide the logits by it before a token is drawn.", show_default="as the file says"),
+    ] = None,
+    stop: Stops = None,
+) -> None:
+    """Talk with a language model: each line of stdin is a message, until its end.
+
+    Ctrl-C ends an answer that is coming, and otherwise the conversation. The model reads only what is new.
+    """
+    sampling = None if temperature is None else Sampling(temperature=temperature)
+    with progress(f"compiling {model.name}"):
+        engine = Engine(model, options, tokenizer=tokenizer, stops=stop or ())
+    first = [] if system is None else [{"role": "system", "content": system}]
+    with engine, Conversation(engine, messages=first) as conversation:
+        for message in _messages():
+            reply = conversation.stream(message, max_tokens=max_tokens, sampling=sampling)
+            try:
+                for part in reply:
+                    if part.channel is None:
+                        write_piece(part.text)
+            except KeyboardInterrupt:
+                reply.close()
+            write_piece("\n")
+            if reply.answer.statistics.end == "cache":
+                note("the conversation has no room for more: begin another one")
+                return
+
+
+def _messages() -> Iterator[str]:
+    """Yield what the user says. A terminal asks for it."""
+    while True:
+        if console.is_terminal and sys.stdin.isatty():
+            try:
+                line = console.input("> ")
+            except EOFError:
+                return
+        else:
+            line = sys.stdin.readline()
+            if not line:
+                return
+        if line.strip():
+            yield line.rstrip("\n")
+
+
+@with_options("device", "precision", "executor", "tuning", "cache", "cache_dir")
+def serve_model(
+    model: LanguageFile,
+    options: tflgpu.Options,
+    tokenizer: Tokenizer = None,
+    stop: Stops = None,
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen.")] = 8000,
+    sessions: Annotated[int, typer.Option(min=1, help="How many requests to answer at a time.")] = 4,
+    embeddings: Annotated[bool, typer.Option(help="Make vectors of texts with an encoder.")] = False,
+    name: Annotated[str | None, typer.Option(help="The model's name.", show_default="that of the file")] = None,
+) -> None:
+    """Serve a language model with OpenAI's interface: chats and completions, or embeddings; health and metrics."""
+    with naming_extras():
+        import uvicorn
+
+        from tflgpu.openai_server import create_app
+    engine: Engine | Embedder
+    with progress(f"compiling {model.name}"):
+        if embeddings:
+            engine = Embedder(model, options, tokenizer=tokenizer)
+        else:
+            engine = Engine(model, options, tokenizer=tokenizer, stops=stop or ())
+        app = create_app(engine, name=name, sessions=sessions)
+    note(f"http://{host}:{port}/v1 answers for {name or model.stem}")
+    uvicorn.run(app, host=host, port=port, log_level="warning")

@@ -15,8 +15,7 @@ from rich.markup import escape
 import tflgpu
 from tflgpu.artifact.serializer import find, open_cache
 from tflgpu.cli.arguments import AsJson, ModelPath, with_options
-from tflgpu.cli.console import console, print_json
-from tflgpu.cli.terminal.listing import Listing
+from tflgpu.cli.console import Listing, console, print_json
 from tflgpu.measure.device_model import planned_target
 from tflgpu.model.model_source import ModelContent, read_bytes
 from tflgpu.model.tensor_info import TensorInfo

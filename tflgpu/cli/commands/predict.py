@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import tflgpu
-from tflgpu.cli.arguments import Address, AsJson, Mean, ModelPath, Std, Workers, with_options
+from tflgpu.cli.arguments import Address, AsJson, Mean, ModelPath, Std, Workers, naming_extras, with_options
 from tflgpu.cli.console import console, note, print_json
-from tflgpu.cli.extras import naming_extras
-from tflgpu.cli.terminal.progress import progress
+from tflgpu.cli.progress import progress
 from tflgpu.model.model_source import read_bytes
 from tflgpu.report.report import counted
 

@@ -1,24 +1,59 @@
-"""``tflgpu profile``."""
+"""``tflgpu profile``.
+
+A timeline is JSON of Chrome's trace events ("Trace Event Format", Google, 2016), which Perfetto (ui.perfetto.dev)
+opens: times are in microseconds; an event of phase X has a begin and a duration, one of phase M names a process or a
+thread.
+"""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
 import tflgpu
 from tflgpu.cli.arguments import AsJson, ModelPath, with_options
-from tflgpu.cli.benchmarking.kernel_groups import profile_tables
-from tflgpu.cli.benchmarking.start import random_inputs
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, note, print_json
-from tflgpu.cli.tables import kernels_as_list
-from tflgpu.cli.terminal.progress import progress
-from tflgpu.cli.timeline import timeline
+from tflgpu.cli.measurement import random_inputs
+from tflgpu.cli.progress import progress
+from tflgpu.cli.tables import kernels_as_list, profile_tables
 from tflgpu.model.model_source import read_bytes
+from tflgpu.report.profile import KernelTime, Profile
+
+PROCESS = {"pid": 1, "tid": 1}
+
+
+def timeline(profile: Profile, process: str, thread: str) -> dict[str, Any]:
+    """One event a kernel, in one row under two headings: ``process``, the model, and ``thread``, what ran it."""
+    names = (("process_name", process), ("thread_name", thread))
+    headings = [{"ph": "M", "name": kind, "args": {"name": name}} | PROCESS for kind, name in names]
+    events = [_event(number, kernel) | PROCESS for number, kernel in enumerate(profile.kernels)]
+    return {"displayTimeUnit": "ns", "traceEvents": headings + events}
+
+
+def _event(number: int, kernel: KernelTime) -> dict[str, Any]:
+    return {
+        "ph": "X",
+        "name": kernel.title,
+        "cat": "kernel",
+        "ts": 1e6 * kernel.begin,
+        "dur": 1e6 * kernel.seconds,
+        "args": {
+            "number": number,
+            "kernel": kernel.kernel,
+            "operators": list(kernel.operators),
+            "level": kernel.level,
+            "bytes": kernel.bytes,
+            "macs": kernel.macs,
+            "GB/s": kernel.gb_per_second,
+            "GFLOP/s": kernel.gflops,
+        },
+    }
+
 
 # Version of the JSON, which docs/tools/inspect.md describes.
 FORMAT = 1

@@ -94,7 +94,7 @@ def show_model(
 
 
 def _show_file(path: Path, as_json: bool) -> None:
-    from tflgpu.cli.stages.model_text import model_as_dict, model_lines
+    from tflgpu.cli.stages import model_as_dict, model_lines
     from tflgpu.model.reader import read_model
 
     model = read_model(read_bytes(path))
@@ -106,7 +106,7 @@ def _show_file(path: Path, as_json: bool) -> None:
 
 def _show_parts(model: Path, options: tflgpu.Options, target: Target | None, view: MakeView, as_json: bool) -> None:
     """Print what ``view`` makes of each part; a model that runs on the device as one piece needs no headings."""
-    from tflgpu.cli.stages.parts import heading, part_as_dict, parts_of
+    from tflgpu.cli.stages import heading, part_as_dict, parts_of
 
     parts, codes = parts_of(read_bytes(model), options, target.missing_types if target else ())
     views = [None if part.piece is None else view(part.piece, codes) for part in parts]
@@ -151,7 +151,7 @@ def _show_graphs(model: Path, options: tflgpu.Options, after: str | None, as_jso
 
 def _graph_view(last: str, target: Target | None, piece: LoweredPiece, codes: Sequence[str]) -> View:
     """Return the graph after a portable pass, or after one for a target."""
-    from tflgpu.cli.stages.graph_text import firing_lines, graph_as_dict, graph_lines
+    from tflgpu.cli.stages import firing_lines, graph_as_dict, graph_lines
     from tflgpu.kernels.rewriting import Planning
     from tflgpu.passes import optimize, optimizing
 
@@ -186,7 +186,7 @@ def _changes(before: Graph, step: Step) -> tuple[Firing, ...]:
 
 
 def _plan_view(target: Target, piece: LoweredPiece, codes: Sequence[str]) -> View:
-    from tflgpu.cli.stages.plan_text import plan_as_dict, plan_lines
+    from tflgpu.cli.stages import plan_as_dict, plan_lines
 
     plan = _planned(target, piece)
     return View(lambda: plan_as_dict(plan), lambda: plan_lines(plan, codes))
@@ -212,7 +212,7 @@ def _source_view(target: Target, piece: LoweredPiece, _codes: Sequence[str]) -> 
 
 
 def _executable_view(target: Target, piece: LoweredPiece, _codes: Sequence[str]) -> View:
-    from tflgpu.cli.stages.executable_text import executable_as_dict, executable_lines
+    from tflgpu.cli.stages import executable_as_dict, executable_lines
     from tflgpu.codegen.link import link
     from tflgpu.codegen.render import render
 

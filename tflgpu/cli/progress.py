@@ -14,8 +14,7 @@ from rich.text import Text
 
 import tflgpu
 from tflgpu.api import CompiledModel
-from tflgpu.cli.console import messages
-from tflgpu.cli.terminal.listing import shortened
+from tflgpu.cli.console import messages, shortened
 from tflgpu.model.text import printable
 from tflgpu.options import Options
 

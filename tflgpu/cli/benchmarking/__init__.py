@@ -1,1 +1,0 @@
-"""Measurements of ``tflgpu benchmark`` beside time: memory, and kernels by type."""

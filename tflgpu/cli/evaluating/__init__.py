@@ -1,1 +1,0 @@
-"""Parts that the verbs of ``tflgpu evaluate`` share."""

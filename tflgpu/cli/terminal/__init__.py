@@ -1,1 +1,0 @@
-"""Output for a terminal of 80 columns and for a pipe: tables, progress, Ctrl-C, the log."""
