@@ -15,8 +15,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 
 from scripts.pages import litert_operators
-from tflgpu.frontend.control_flow.call import CONTROL_FLOW
-from tflgpu.frontend.control_flow.composite import COMPOSITE
+from tflgpu.frontend.control_flow.call import COMPOSITE, CONTROL_FLOW
 from tflgpu.frontend.resource_variables import VARIABLE_OPERATORS
 from tflgpu.ops import REGISTRY, Op, arithmetic, image, movement, sequence
 from tflgpu.ops.declaration import ANY, FLOATS, NUMBERS, SIZED, static

@@ -17,7 +17,7 @@ from tests.quick import on_first_runtime
 from tests.safety.models import scaled
 from tests.support.models import Builder
 from tflgpu.compiled_model import CompiledModel
-from tflgpu.frontend.independent_rows import has_same_rows
+from tflgpu.frontend.lowered import has_same_rows
 from tflgpu.interpreter import subgraph_tensors
 from tflgpu.opening import lower_for_device
 from tflgpu.runtime.runner import RowPieces

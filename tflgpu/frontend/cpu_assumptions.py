@@ -1,15 +1,22 @@
-"""Conditions of LiteRT's kernels on shapes and values that only lowering knows."""
+"""Operators that LiteRT has to run, or must not, by what only lowering knows: shapes, values, complex numbers, tables.
+
+LiteRT fills a hash table once, and ignores later values. So the pieces that it runs may have a table of their own each
+if the same constants fill it before every look-up. Any other table depends on who came first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import gt
 
+from tflgpu.frontend.lowered import Entry
 from tflgpu.graph.ir import Tensor
 from tflgpu.model.checks import called_by
-from tflgpu.model.model import Operator, Subgraph
+from tflgpu.model.model import FileTensor, Model, Operator, Subgraph
 from tflgpu.model.quantization import LEAST_SCALE, is_quantized
+from tflgpu.ops.declaration import COMPLEX
 from tflgpu.ops.image.window import VALID, span
 
 BLOCKS = ("BATCH_TO_SPACE_ND", "SPACE_TO_BATCH_ND")
@@ -90,3 +97,126 @@ def _window_too_large(operator: Operator, inputs: Sequence[Tensor | None]) -> It
     covered = list(map(span, kernel, dilation))
     if any(map(gt, covered, image)):
         yield f"LiteRT's kernels differ in what a window of {covered} gives in {list(image)} pixels"
+
+
+CROSSING = "its complex numbers come from the CPU or go there"
+
+
+def keep_on_one_side(
+    entries: Sequence[Entry], operators: Sequence[Operator], tensors: Sequence[FileTensor], outputs: Collection[int]
+) -> tuple[Entry, ...]:
+    """Return the entries with a reason for each operator that only its complex numbers keep from the device.
+
+    Args:
+        entries: The operators, with the reasons that are known.
+        operators: Those of the entries.
+        tensors: All tensors of the subgraph.
+        outputs: Tensors that leave the device.
+    """
+    numbers = {t.index for t in tensors if t.dtype == COMPLEX}
+    refused = {entry.index for entry in entries if entry.reasons}
+    while found := set(_crossing(operators, numbers, outputs, refused)) if numbers else set[int]():
+        refused |= found
+    return tuple(replace(e, reasons=(CROSSING,)) if e.index in refused and not e.reasons else e for e in entries)
+
+
+def _crossing(
+    operators: Sequence[Operator], numbers: Collection[int], outputs: Collection[int], refused: Collection[int]
+) -> Iterator[int]:
+    on_cpu = [o for o in operators if o.index in refused]
+    read, written = {*outputs, *(t for o in on_cpu for t in o.inputs)}, {t for o in on_cpu for t in o.outputs}
+    for operator in operators:
+        given, taken = read.intersection(operator.outputs), written.intersection(operator.inputs)
+        if operator.index not in refused and not (given | taken).isdisjoint(numbers):
+            yield operator.index
+
+
+TABLE_OPERATORS = ("HASHTABLE", "HASHTABLE_IMPORT", "HASHTABLE_FIND", "HASHTABLE_SIZE")
+
+
+@dataclass
+class HashTable:
+    """Facts about a table from all of the file.
+
+    entries: the subgraphs of signatures that use it. contents: what fills it. fault: why one table must serve all.
+    """
+
+    entries: set[int] = field(default_factory=set)
+    contents: set[tuple[bytes, bytes]] = field(default_factory=set)
+    fault: str = ""
+
+
+def hash_tables(model: Model, entries: Collection[int]) -> Mapping[int, HashTable]:
+    """Return the tables of a file by their number.
+
+    Args:
+        model: The file.
+        entries: The subgraphs of its signatures.
+    """
+    search = _Search(model)
+    for entry in entries:
+        search.follow(entry, entry, set(), is_certain=True)
+    for table in search.tables.values():
+        if len(table.contents) > 1:
+            table.fault = "it is filled with several contents, of which LiteRT keeps the first"
+        table.fault = table.fault or search.fault
+    return search.tables
+
+
+class _Search:
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.tables: dict[int, HashTable] = {}
+        self.fault = ""  # of all tables
+        self._seen: set[tuple[int, int, frozenset[int], bool]] = set()
+
+    def follow(self, entry: int, number: int, filled: set[int], *, is_certain: bool) -> None:
+        """Note what a subgraph does with tables.
+
+        Args:
+            entry: The subgraph of the signature that is run.
+            number: Of the subgraph.
+            filled: The tables that have values by now; gets more.
+            is_certain: Whether each run of the signature comes here.
+        """
+        place = entry, number, frozenset(filled), is_certain
+        if place in self._seen:
+            return
+        self._seen.add(place)
+        handles: dict[int, int] = {}
+        for operator in self._model.subgraphs[number].operators:
+            if operator.code == "HASHTABLE":
+                handles[operator.outputs[0]] = operator.options.get("table_id", 0)
+            elif operator.code in TABLE_OPERATORS:
+                self._use(entry, number, operator, handles.get(operator.inputs[0]), filled, is_certain)
+            elif operator.code == "CALL_ONCE":
+                for called in called_by(operator):
+                    self.follow(entry, called, filled, is_certain=is_certain)
+            else:
+                for called in called_by(operator):
+                    self.follow(entry, called, set(filled), is_certain=False)
+
+    def _use(
+        self, entry: int, number: int, operator: Operator, key: int | None, filled: set[int], is_certain: bool
+    ) -> None:
+        if key is None:
+            self.fault = "the handle of a table does not come from a HASHTABLE that is known"
+            return
+        table = self.tables.setdefault(key, HashTable())
+        table.entries.add(entry)
+        if operator.code != "HASHTABLE_IMPORT":
+            if key not in filled:
+                table.fault = "a signature looks something up before it fills it"
+            return
+        keys, values = (self._model.subgraphs[number].tensors[t] for t in operator.inputs[1:3])
+        if keys.data is None or values.data is None:
+            table.fault = "what fills it is no constant"
+        elif not is_certain:
+            table.fault = "a loop or branch fills it"
+        else:
+            table.contents.add((_content(keys), _content(values)))
+        filled.add(key)
+
+
+def _content(tensor: FileTensor) -> bytes:
+    return b"" if tensor.data is None else tensor.data.tobytes()

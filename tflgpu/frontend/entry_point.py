@@ -1,4 +1,4 @@
-"""The part of a model that is to be run: a signature or its main subgraph, perhaps only a part of it."""
+"""The part of a model that is to be run: a signature or its main subgraph, in the shapes that the caller asks for."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from tflgpu.frontend.lowered import Lowered
 from tflgpu.frontend.partition import Partition
+from tflgpu.graph.layout import Shape
 from tflgpu.model.model import NUMPY_TYPES, FileTensor, Model, Operator, Signature, Subgraph, VariableUse
+from tflgpu.options import Options
 
 
 class Bound(NamedTuple):
@@ -163,3 +166,59 @@ def _named(
             is_taken = name in named or (not taken and name in arguments)
             named[f"{name}_{position}" if is_taken else name] = tensor
     return tuple(named.items())
+
+
+def requested_shapes(entry: EntryPoint, options: Options) -> Mapping[int, Shape]:
+    """Return the input shapes that differ from the file's, by the file's tensor index.
+
+    Args:
+        entry: The entry point.
+        options: Shapes by name win over the batch.
+
+    Raises:
+        ValueError: An input is not there, a rank differs, or a size is below 1.
+    """
+    given = dict(options.shapes.inputs or {})
+    shapes: dict[int, Shape] = {}
+    for name, tensor in entry.inputs:
+        requested = given.pop(name, None)
+        shape = None if requested is None else tuple(requested)
+        if shape is None and options.shapes.batch is not None:
+            if not tensor.shape:
+                raise ValueError(f"Options.shapes.batch is {options.shapes.batch}, but input {name!r} has no axes")
+            shape = (options.shapes.batch, *tensor.shape[1:])
+        if shape is None or shape == tensor.shape:
+            continue
+        if len(shape) != len(tensor.shape) or min(shape, default=1) < 1:
+            raise ValueError(
+                f"Options.shapes.inputs has {list(shape)} for {name!r}; {len(tensor.shape)} positive sizes were "
+                f"expected, the file has {list(tensor.signature)}"
+            )
+        shapes[tensor.index] = shape
+    if given:
+        known = ", ".join(repr(name) for name, _ in entry.inputs)
+        raise ValueError(f"Options.shapes.inputs names {sorted(given)}; the model has the inputs {known}")
+    return shapes
+
+
+def check_batch(lowered: Lowered, batch: int) -> None:
+    """Accept a model that carries the batch of its inputs through to every output.
+
+    Some files have a batch of 1 written into the constants of an operator; what such a model computes of a larger one
+    is not a batch of results.
+
+    Args:
+        lowered: The model, lowered with this batch.
+        batch: The batch of the options.
+
+    Raises:
+        ValueError: An output has another batch.
+    """
+    declared_batch = max(1, lowered.inputs[0][1].shape[0])
+    for (name, tensor), shape in zip(lowered.outputs, lowered.output_shapes, strict=True):
+        declared = tensor.shape[:1]
+        if not shape or not declared or shape[0] != batch * max(1, declared[0] // declared_batch):
+            raise ValueError(
+                f"Options.shapes.batch is {batch}, but output {name!r} then has shape {list(shape)}: an operator of "
+                "this model has its batch size as a constant; run the images one by one"
+            )

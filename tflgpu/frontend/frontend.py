@@ -8,11 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tflgpu.errors import ModelError, UnsupportedError, install_command, internal_faults
-from tflgpu.frontend.complex_numbers import keep_on_one_side
 from tflgpu.frontend.control_flow.pieces import Call, LoweredPiece
-from tflgpu.frontend.cpu_assumptions import block_obstacles
-from tflgpu.frontend.entry_point import EntryPoint, entry_point, signatures_of, with_bound
-from tflgpu.frontend.input_shapes import check_batch, requested_shapes
+from tflgpu.frontend.cpu_assumptions import block_obstacles, keep_on_one_side
+from tflgpu.frontend.entry_point import (
+    EntryPoint,
+    check_batch,
+    entry_point,
+    requested_shapes,
+    signatures_of,
+    with_bound,
+)
 from tflgpu.frontend.lower import Choices, InferShapes, lower, lower_bounded, with_values
 from tflgpu.frontend.lowered import Entry, Lowered
 from tflgpu.frontend.partition import Partition, holding_variables, partition

@@ -1,23 +1,121 @@
-"""The graph of one subgraph while it is lowered: which tensor of the graph stands for which tensor of the file."""
+"""The graph of one subgraph while it is lowered: its tensors by those of the file, and the values that it keeps.
+
+Values that a model keeps are *resource variables*, which :mod:`tflgpu.frontend.resource_variables` has made values;
+inputs that callers bind to outputs; and *variable tensors*: tensors with a flag, which keep their value from run to run
+and are zeros at first.
+
+A graph has none of these: what has the value at the end of a run is where the next one starts
+(:class:`tflgpu.graph.ir.State`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 
 import numpy as np
 
-from tflgpu.frontend.variables import Variables, first_value
+from tflgpu.errors import ModelError
 from tflgpu.graph.deferred import Deferred
-from tflgpu.graph.ir import Array, EpilogueOp, Node, Tensor
+from tflgpu.graph.ir import Array, EpilogueOp, Node, State, Tensor, TensorId
 from tflgpu.model.model import FileTensor, Operator, Subgraph
 from tflgpu.model.quantization import dequantized, grid_of, has_grid, is_quantized, scale_of, view_dtype
 from tflgpu.ops import Check, Emitter, Site
 from tflgpu.ops.arithmetic.reduction import reduce_node
 from tflgpu.ops.declaration import Checks
 from tflgpu.ops.evaluate import value_of
+from tflgpu.ops.movement.gather import Gather
+
+EVALUATORS: dict[str, Callable[..., Array]] = {
+    "DENSIFY": lambda x: x,  # into a variable: any other result is a constant of the subgraph
+    "DEQUANTIZE": lambda x: x.astype(np.float32),
+}
+
+
+def evaluated(operator: Operator, site: Site) -> Array | None:
+    """Return the result of an operator whose inputs are all constants, if there is an evaluator for it."""
+    values = [site.constant(i) for i in range(len(site.inputs))]
+    evaluator = EVALUATORS.get(operator.code)
+    if evaluator is None or len(operator.outputs) != 1 or not values or any(v is None for v in values):
+        return None
+    if any(t is None or t.dtype not in ("float16", "float32") for t in site.inputs):
+        return None
+    return evaluator(*values)
+
+
+Key = str | int  # a resource variable's key, a variable tensor's or a bound input's index
+
+
+@dataclass
+class Variable:
+    """Facts about one variable that are known so far.
+
+    start: its value at the start of a run. value: its value now. initial: its first value in the float view, None for
+    zeros. held: whether callers hold its memory. precise: whether it is kept in float in any case.
+    """
+
+    name: str
+    start: Tensor
+    value: Tensor
+    initial: Array | None = None
+    held: bool = False
+    precise: bool = False
+
+
+class Variables:
+    """The variables of one subgraph."""
+
+    def __init__(self, ids: Iterator[int]) -> None:
+        self.known: dict[Key, Variable] = {}
+        self._ids = ids
+
+    def start(
+        self,
+        key: Key,
+        form: FileTensor,
+        *,
+        first: Array | None = None,
+        held: bool = False,
+        precise: bool = False,
+    ) -> Tensor:
+        """Return the value that a variable has at the start of a run.
+
+        Args:
+            key: Of the variable.
+            form: A tensor of its shape, element type and quantization.
+            first: The value at the start of the first run, by default zeros.
+            held: Whether callers hold its memory.
+            precise: Whether it is kept in float in any case.
+        """
+        start = Tensor(next(self._ids), form.name, form.shape, view_dtype(form), precise=True)
+        self.known[key] = Variable(form.name, start, start, first, held, precise)
+        return start
+
+    def assign(self, key: Key, value: Tensor) -> None:
+        """Let a variable have a value from now on.
+
+        Args:
+            key: The variable's; nothing happens for a tensor of the file that is no variable.
+            value: A tensor of the graph.
+        """
+        if key in self.known:
+            self.known[key].value = value
+
+
+def first_value(tensor: FileTensor) -> Array | None:
+    """Return the numbers that a variable tensor begins with; None for zeros.
+
+    LiteRT fills it with zero bytes, in int8 with the zero point.
+
+    Args:
+        tensor: A variable tensor of the file.
+    """
+    if not is_quantized(tensor) or tensor.dtype == "int8":
+        return None
+    return dequantized(replace(tensor, data=np.zeros(tensor.shape, tensor.dtype)))
+
 
 DEFERRED = 1 << 14  # elements of a quantized constant from which on its numbers are computed where they are read
 
@@ -159,3 +257,62 @@ class GraphBuilder:
             if value.is_constant
             else value
         )
+
+
+def states_of(graph: GraphBuilder) -> Iterator[State]:
+    """Yield the variables that have another value after a run, and those that callers hold.
+
+    A variable that nothing assigns becomes a constant.
+
+    Args:
+        graph: Is complete, but for its states.
+
+    Raises:
+        ModelError: A variable would change its shape.
+    """
+    for variable in graph.variables.known.values():
+        start, value = graph.tensors.get(variable.start.id, variable.start), variable.value
+        graph.tensors[start.id] = start
+        if value.id == start.id and variable.held:
+            yield State(variable.name, start.id, start.id, variable.initial, True)
+            continue
+        if value.id == start.id:
+            first = np.zeros(start.shape, start.dtype) if variable.initial is None else variable.initial
+            graph.tensors[start.id] = replace(start, data=first)
+            continue
+        if (value.shape, value.dtype) != (start.shape, start.dtype):
+            forms = f"{start.dtype}{list(start.shape)} takes a value of {value.dtype}{list(value.shape)}"
+            raise ModelError(f"variable {variable.name!r} of {forms}")
+        # A state that is computed from its last value would be rounded to half precision again in every run. Elements
+        # that only take the place of others, as those of a cache of keys and values, are rounded once.
+        is_precise = variable.precise or graph.tensors[value.id].precise
+        precise = is_precise or not replaces_elements(graph, value.id, start.id)
+        for tensor in (start.id, value.id):
+            graph.tensors[tensor] = replace(graph.tensors[tensor], precise=precise)
+        start, value = graph.tensors[start.id], graph.tensors[value.id]
+        # The value may also be a constant, an input, an output or another variable's: the state gets a copy, which
+        # fuses into the node that computes the value if the state alone wants it.
+        written = graph.add_map(value, replace(start, id=next(graph.ids)))
+        yield State(variable.name, start.id, written.id, variable.initial, variable.held)
+
+
+def replaces_elements(graph: GraphBuilder, value: TensorId, start: TensorId) -> bool:
+    """Tell whether a state's next value is its last value with some elements replaced, without arithmetic.
+
+    Args:
+        graph: Has the nodes.
+        value: The next value.
+        start: The last value.
+    """
+    by_output = {node.output: node for node in graph.nodes}
+    while value != start:
+        node = by_output.get(value)
+        if node is None or node.epilogue:
+            return False
+        if isinstance(node.attributes, Gather) and node.attributes.background is not None:
+            value = node.inputs[node.attributes.background]
+        elif node.kind == "reshape":
+            value = node.inputs[0]
+        else:
+            return False
+    return True

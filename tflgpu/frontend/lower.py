@@ -7,20 +7,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tflgpu.errors import ModelError, UnsupportedError, internal_faults
-from tflgpu.frontend.complex_numbers import keep_on_one_side
-from tflgpu.frontend.control_flow.budget import Budget
 from tflgpu.frontend.control_flow.call import CONTROL_FLOW, lower_call
-from tflgpu.frontend.control_flow.callee import Callee
+from tflgpu.frontend.control_flow.callee import Budget, Callee
 from tflgpu.frontend.control_flow.pieces import BodyPart, Call, LoweredPiece
-from tflgpu.frontend.cpu_assumptions import cpu_obstacles
+from tflgpu.frontend.cpu_assumptions import cpu_obstacles, keep_on_one_side
 from tflgpu.frontend.entry_point import Bound, EntryPoint, entry_point
-from tflgpu.frontend.evaluators import EVALUATORS, evaluated
-from tflgpu.frontend.graph_builder import GraphBuilder
-from tflgpu.frontend.kept_states import states_of
+from tflgpu.frontend.graph_builder import EVALUATORS, GraphBuilder, evaluated, states_of
 from tflgpu.frontend.lowered import KNOWN_CUSTOM, Entry, Lowered
 from tflgpu.frontend.partition import partition
 from tflgpu.frontend.resource_variables import VARIABLE_OPERATORS, variables_as_values
-from tflgpu.frontend.run_time_sizes.open_axes import GraphSizes
+from tflgpu.frontend.run_time_sizes import GraphSizes
 from tflgpu.graph.ir import Array, Graph, Tensor, TensorId, remove_dead
 from tflgpu.graph.layout import Shape
 from tflgpu.model.checks import called_by

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tflgpu.errors import ModelError
-from tflgpu.frontend.hash_tables import TABLE_OPERATORS, hash_tables
+from tflgpu.frontend.cpu_assumptions import TABLE_OPERATORS, hash_tables
 from tflgpu.model.checks import called_by
 from tflgpu.model.model import (
     NUMPY_TYPES,

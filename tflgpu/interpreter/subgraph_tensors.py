@@ -233,7 +233,7 @@ class SubgraphTensors:
         alone."""
         former, lowered = self._former, self._lowered
         if self._pieces is None and former is not None and lowered is not None:
-            from tflgpu.frontend.independent_rows import has_same_rows
+            from tflgpu.frontend.lowered import has_same_rows
 
             before = former.lowered or self._compiler.lowered(former.options)
             if before is not None and has_same_rows(before.lowered, lowered.lowered):

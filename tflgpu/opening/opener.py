@@ -159,7 +159,7 @@ class Opener:
             one: The caller's choices, with the shapes that are compiled.
             other: The same, with the shapes that are wanted.
         """
-        from tflgpu.frontend.independent_rows import has_same_rows
+        from tflgpu.frontend.lowered import has_same_rows
 
         if other.cache == "require":
             return False

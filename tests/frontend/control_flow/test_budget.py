@@ -10,7 +10,7 @@ import pytest
 import tflgpu
 from tests.support.litert import run
 from tests.support.models import Builder
-from tflgpu.frontend.control_flow import budget
+from tflgpu.frontend.control_flow import callee
 from tflgpu.frontend.lower import lower
 from tflgpu.model.reader import read_model
 from tflgpu.options import Options
@@ -109,7 +109,7 @@ def test_what_is_within_the_budget_is_inlined(data: bytes) -> None:
 
 def test_what_only_lowering_can_count_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit that an operator computes tells nothing before the first iteration."""
-    monkeypatch.setattr(budget, "MOST_OPERATORS", 1000)
+    monkeypatch.setattr(callee, "MOST_OPERATORS", 1000)
     assert "inlining it takes" in refusal(nested_loops(6, 12, computed=True))
 
 
@@ -118,13 +118,13 @@ def test_initializations_within_each_other_are_not_followed() -> None:
 
 
 def test_constants_that_loops_repeat_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "MOST_CONSTANT_BYTES", 1 << 20)
+    monkeypatch.setattr(callee, "MOST_CONSTANT_BYTES", 1 << 20)
     assert "bytes of constants" in refusal(nested_loops(3, 20, elements=1024))
 
 
 def test_operators_share_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first IFs are inlined, and the others run on the CPU."""
-    monkeypatch.setattr(budget, "MOST_OPERATORS", 30)
+    monkeypatch.setattr(callee, "MOST_OPERATORS", 30)
     model, inner = Builder(), Builder()
     x = inner.input((4,))
     for _ in range(10):

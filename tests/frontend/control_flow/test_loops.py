@@ -21,7 +21,7 @@ from tests.quick import on_first_runtime
 from tests.support.litert import Interpreter, kept_interpreter, run_again
 from tests.support.models import WITHOUT_KERNEL, Builder
 from tflgpu.compiler import inspect_model
-from tflgpu.frontend.control_flow.unroll import MAX_OPERATORS
+from tflgpu.frontend.control_flow.loop import MAX_OPERATORS
 from tflgpu.options import Options, Shapes
 from tflgpu.target import Target
 

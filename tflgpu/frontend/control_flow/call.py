@@ -1,24 +1,121 @@
 """Operators that call subgraphs: into the graph that is being lowered, or as pieces apart from it.
 
+A composite has a name, such as ``odml.rms_norm``, and a subgraph of usual operators, its decomposition. The passes find
+norms and attention in these operators, however a model spells them, so that no name has to be known.
+
 Composites always become a part of the graph, WHILE and IF where constants decide.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from tflgpu.frontend.control_flow.branch import lower_branch
-from tflgpu.frontend.control_flow.callee import Callee, Separate
-from tflgpu.frontend.control_flow.composite import COMPOSITE, inline
-from tflgpu.frontend.control_flow.loop import lower_loop
-from tflgpu.frontend.control_flow.parted_loop import LowerParts, lower_parted_loop
-from tflgpu.frontend.control_flow.pieces import Call
-from tflgpu.frontend.control_flow.unroll import unroll
+from tflgpu.frontend.control_flow.callee import Callee, Separate, subgraphs_of
+from tflgpu.frontend.control_flow.loop import LowerParts, lower_loop, lower_parted_loop, unroll
+from tflgpu.frontend.control_flow.pieces import Branch, Call, LoweredPiece, piece_of, place_inputs
 from tflgpu.frontend.graph_builder import GraphBuilder
 from tflgpu.graph.ir import Tensor
-from tflgpu.model.model import Model, Operator
+from tflgpu.model.model import FileTensor, Model, Operator
+from tflgpu.model.quantization import is_quantized
 from tflgpu.model.tensor_info import TensorIndex
+
+COMPOSITE = "STABLEHLO_COMPOSITE"
+
+
+def inline(
+    operator: Operator, inputs: Sequence[Tensor | None], graph: GraphBuilder, callee: Callable[[int], Callee]
+) -> list[Tensor] | str:
+    """Add the decomposition of a composite to a graph.
+
+    Args:
+        operator: The composite.
+        inputs: Those of the operator; None for absent ones.
+        graph: Gets the nodes.
+        callee: Gives a subgraph by its number, in the same graph.
+
+    Returns:
+        The results; or why that is not possible.
+    """
+    number = operator.options.get("decomposition_subgraph_index")
+    if number is None:
+        return "it names no decomposition"
+    given = [t for t in inputs if t is not None]
+    if len(given) < len(inputs):
+        return "it lacks an input that its decomposition takes"
+    decomposition = callee(number)
+    inner, outer = decomposition.subgraph, graph.subgraph.tensors
+    pairs = zip((*operator.inputs, *operator.outputs), (*inner.inputs, *inner.outputs), strict=True)
+    for own, called in pairs:
+        if not _are_alike(outer[own], inner.tensors[called]):
+            return f"{outer[own].name!r} and {inner.tensors[called].name!r} of its decomposition hold different types"
+    decomposition.graph.caller = operator.index
+    results = decomposition.call(given)
+    return f"in its decomposition, {results}" if isinstance(results, str) else results
+
+
+def _are_alike(own: FileTensor, called: FileTensor) -> bool:
+    """Whether both tensors hold the same numbers in the same way, so that a value may go from one to the other."""
+    if is_quantized(own) or is_quantized(called):
+        return own.dtype == called.dtype and own.quantization == called.quantization
+    return own.dtype == called.dtype
+
+
+def lower_branch(
+    operator: Operator, values: Sequence[Tensor], model: Model, callee: Callable[[int], Callee], separate: Separate
+) -> Branch | list[Tensor] | str:
+    """Lower an IF.
+
+    Args:
+        operator: The IF.
+        values: Those that it takes.
+        model: Has the branches.
+        callee: Gives a subgraph by its number, in the graph of the operator.
+        separate: Gives a subgraph in a graph of its own.
+
+    Returns:
+        Both branches; the results of the one that is taken, if that is known; or why the device cannot run it.
+
+    Raises:
+        ModelError: A subgraph is not there.
+    """
+    outputs = len(operator.outputs)
+    numbers = subgraphs_of(operator, model, ("then", "else"), len(values) - 1, (outputs, outputs))
+    if isinstance(numbers, str):
+        return numbers
+    decision, *arguments = values
+    if decision.size != 1 or decision.dtype != "bool":
+        return f"its condition is {decision.dtype} of shape {list(decision.shape)}; one boolean was expected"
+    if decision.data is not None:
+        branch = callee(numbers[0 if decision.data.reshape(-1)[0] else 1])
+        branch.graph.caller = operator.index
+        taken = branch.call(arguments)
+        return f"in the branch that it takes, {taken}" if isinstance(taken, str) else taken
+    branches: list[tuple[LoweredPiece, list[Tensor]]] = []
+    for name, number in zip(("then", "else"), numbers, strict=True):
+        found = _lower(operator, separate(model.subgraphs[number], None), arguments)
+        if isinstance(found, str):
+            return f"in its {name} branch, {found}"
+        branches.append(found)
+    (then, results), (otherwise, others) = branches
+    for position, (a, b) in enumerate(zip(results, others, strict=True)):
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
+            return (
+                f"its branches give {a.dtype} of shape {list(a.shape)} and {b.dtype} of shape {list(b.shape)} for "
+                f"result {position}"
+            )
+    return Branch(operator.inputs[0], then, otherwise, tuple(t.shape for t in results))
+
+
+def _lower(operator: Operator, branch: Callee, arguments: Sequence[Tensor]) -> tuple[LoweredPiece, list[Tensor]] | str:
+    branch.graph.caller = operator.index
+    placed = place_inputs(branch, arguments)
+    results = branch.call(placed)
+    if isinstance(results, str):
+        return results
+    inputs = {t.id: operator.inputs[1 + p] for p, t in enumerate(placed) if not t.is_constant}
+    return piece_of(operator, branch, inputs, results, operator.outputs), results
+
 
 CONTROL_FLOW = ("WHILE", "IF", COMPOSITE)
 

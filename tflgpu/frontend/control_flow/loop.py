@@ -1,17 +1,76 @@
-"""WHILE loops that data end, or that go through too often to be unrolled, as a body that runs again and again."""
+"""WHILE: unrolled where constants and shapes decide, else as a body, or as several parts, that run again and again."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tflgpu.frontend.control_flow.callee import Callee, Separate, loop_subgraphs
-from tflgpu.frontend.control_flow.counting import bounds_of
-from tflgpu.frontend.control_flow.pieces import Constant, Loop, LoweredPiece, piece_of, place_inputs, with_read_inputs
-from tflgpu.frontend.control_flow.row_updates import with_row_updates
+from tflgpu.frontend.control_flow.counting import bounds_of, known_iterations, with_row_updates
+from tflgpu.frontend.control_flow.pieces import (
+    BodyPart,
+    Constant,
+    Loop,
+    LoweredPiece,
+    PartedLoop,
+    piece_of,
+    place_inputs,
+    with_read_inputs,
+)
 from tflgpu.graph.ir import Array, Graph, State, Tensor, TensorId, remove_dead
+from tflgpu.graph.layout import Shape
 from tflgpu.model.model import Model, Operator, Subgraph
 from tflgpu.model.tensor_info import TensorIndex
+
+# Operators of its own body that one loop may become. Each is a kernel or a part of one, which the device's compiler has
+# to read.
+MAX_OPERATORS = 1024
+
+# Bytes of constants: every iteration has packed weights of its own.
+MAX_CONSTANT_BYTES = 64 << 20
+
+
+def unroll(
+    operator: Operator, state: list[Tensor], model: Model, callee: Callable[[int], Callee]
+) -> list[Tensor] | str:
+    """Return the state that a WHILE leaves; or why it cannot become its iterations.
+
+    Args:
+        operator: The WHILE.
+        state: The values that it takes.
+        model: Has the subgraphs.
+        callee: Gives a subgraph by its number, in the graph of the operator.
+
+    Raises:
+        ModelError: A subgraph is not there.
+    """
+    numbers = loop_subgraphs(operator, model, state)
+    if isinstance(numbers, str):
+        return numbers
+    test, step = map(callee, numbers)
+    test.graph.caller = step.graph.caller = operator.index
+    constants = sum(t.bytes for t in step.subgraph.tensors if t.data is not None)
+    known = known_iterations(operator, test.subgraph, step.subgraph, state) or 0
+    if refusal := step.budget.refusal(test.subgraph, step.subgraph, times=max(1, known)):
+        return refusal
+    iterations = 0
+    while True:
+        found = test.call(state)
+        if isinstance(found, str):
+            return f"in its condition, {found}"
+        (again,) = found
+        if again.data is None or again.size != 1:
+            return "how often it goes through is known only at run time"
+        if not again.data.reshape(-1)[0]:
+            return state
+        iterations += 1
+        times = max(iterations, known)
+        if times * max(1, len(step.subgraph.operators)) > MAX_OPERATORS or times * constants > MAX_CONSTANT_BYTES:
+            return f"it goes through {times} times or more, too often for kernels of its own for each time"
+        found = step.call(state)
+        if isinstance(found, str):
+            return f"in its body, {found}"
+        state = found
 
 
 def lower_loop(
@@ -155,3 +214,58 @@ def _with_needed_states(graph: Graph, needed: set[TensorId]) -> Graph:
         if not more:
             return kept
         needed = needed | more
+
+
+# Lowers a subgraph as parts of their own, for these values of its inputs, and for these outputs; or says why it cannot.
+# Also gives the shapes and element types of the outputs.
+LowerParts = Callable[
+    [Operator, int, Mapping[TensorIndex, Tensor], Sequence[TensorIndex]],
+    "tuple[tuple[BodyPart, ...], list[tuple[Shape, str]]] | str",
+]
+
+
+def lower_parted_loop(
+    operator: Operator, state: Sequence[Tensor], model: Model, separate: Separate, lower_parts: LowerParts
+) -> PartedLoop | str:
+    """Return the loop of a WHILE with a body of several parts; or why the device cannot run it.
+
+    Args:
+        operator: The WHILE.
+        state: The values that it takes.
+        model: Has the subgraphs.
+        separate: Gives a subgraph in a graph of its own.
+        lower_parts: Lowers a subgraph that has loops and branches of its own.
+
+    Raises:
+        ModelError: A subgraph is not there.
+    """
+    numbers = loop_subgraphs(operator, model, state)
+    if isinstance(numbers, str):
+        return numbers
+    condition, body = (model.subgraphs[number] for number in numbers)
+    changed = [p for p in range(len(state)) if body.outputs[p] != body.inputs[p]]
+    values = [replace(v, data=None) if p in changed else v for p, v in enumerate(state)]
+    test = lower_condition(operator, condition, body.inputs, values, separate)  # of which no two values share a name
+    if isinstance(test, str):
+        return test
+    outputs = [t for t in dict.fromkeys(body.outputs) if t not in body.inputs]
+    found = lower_parts(operator, numbers[1], dict(zip(body.inputs, values, strict=True)), outputs)
+    if isinstance(found, str):
+        return f"in its body, {found}"
+    parts, forms = found
+    made = dict(zip(outputs, forms, strict=True)) | {
+        t: (v.shape, v.dtype) for t, v in zip(body.inputs, values, strict=True)
+    }
+    for position, (value, tensor) in enumerate(zip(values, body.outputs, strict=True)):
+        if made[tensor] != (value.shape, value.dtype):
+            return f"its body makes value {position} of another shape or element type"
+    return PartedLoop(
+        test,
+        parts,
+        body.inputs,
+        body.outputs,
+        tuple(None if v.is_constant else t for t, v in zip(operator.inputs, state, strict=True)),
+        tuple(Constant(t, v.data) for t, v in zip(body.inputs, state, strict=True) if v.data is not None),
+        tuple(operator.outputs),
+        tuple(value.shape for value in state),
+    )

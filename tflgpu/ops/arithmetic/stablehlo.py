@@ -1,6 +1,6 @@
 """Elementwise operators of StableHLO that LiteRT's GPU delegate or its CPU interpreter takes.
 
-STABLEHLO_COMPOSITE is inlined, see :mod:`tflgpu.frontend.control_flow.composite`.
+STABLEHLO_COMPOSITE is inlined, see :mod:`tflgpu.frontend.control_flow.call`.
 """
 
 from __future__ import annotations
