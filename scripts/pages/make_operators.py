@@ -17,7 +17,7 @@ from types import FunctionType, ModuleType
 from scripts.pages import litert_operators
 from tflgpu.frontend.control_flow.call import COMPOSITE, CONTROL_FLOW
 from tflgpu.frontend.resource_variables import VARIABLE_OPERATORS
-from tflgpu.ops import REGISTRY, Op, arithmetic, image, movement, sequence
+from tflgpu.ops import REGISTRY, Op, arithmetic, image, lstm, movement
 from tflgpu.ops.declaration import ANY, FLOATS, NUMBERS, SIZED, static
 from tflgpu.ops.limits import GREATEST_INT, MOST_MADE
 
@@ -27,7 +27,7 @@ FAMILIES: Mapping[str, ModuleType] = {
     "Arithmetic": arithmetic,
     "Convolutions, pooling and resizing": image,
     "Movement of data": movement,
-    "Sequences": sequence,
+    "Sequences": lstm,
 }
 
 # Ranks of operators whose sentences do not tell them.

@@ -9,7 +9,7 @@ from tests.support.models import Builder
 from tflgpu.frontend.lower import lower
 from tflgpu.graph.ir import Graph, remove_dead
 from tflgpu.model.reader import read_model
-from tflgpu.ops.movement.gather import Gather, Lookup
+from tflgpu.ops.movement.indexing import Gather, Lookup
 
 
 def update(*, nested: bool, kept: bool) -> Graph:

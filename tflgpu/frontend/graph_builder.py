@@ -26,7 +26,7 @@ from tflgpu.ops import Check, Emitter, Site
 from tflgpu.ops.arithmetic.reduction import reduce_node
 from tflgpu.ops.declaration import Checks
 from tflgpu.ops.evaluate import value_of
-from tflgpu.ops.movement.gather import Gather
+from tflgpu.ops.movement.indexing import Gather
 
 EVALUATORS: dict[str, Callable[..., Array]] = {
     "DENSIFY": lambda x: x,  # into a variable: any other result is a constant of the subgraph

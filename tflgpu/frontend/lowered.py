@@ -23,7 +23,7 @@ from tflgpu.model.run_time_numbers import Trim
 from tflgpu.model.tensor_info import TensorIndex
 from tflgpu.ops import Emitter
 from tflgpu.ops.arithmetic.scan import CumulativeSum
-from tflgpu.ops.movement.gather import Gather, follow
+from tflgpu.ops.movement.indexing import Gather, follow
 from tflgpu.ops.sized import Number, Open, Refused
 
 # Custom operators that LiteRT, hence a CPU fallback, can run. Any other name is unknown.

@@ -23,7 +23,7 @@ from tflgpu.ops.arithmetic.reduction import ArgExtreme, Reduce
 from tflgpu.ops.arithmetic.scan import CumulativeSum
 from tflgpu.ops.declaration import Emitter
 from tflgpu.ops.evaluate import moved
-from tflgpu.ops.movement.gather import Digit, Gather, Lookup, follow
+from tflgpu.ops.movement.indexing import Digit, Gather, Lookup, follow
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
 from tflgpu.ops.sized import (
     MAX_ELEMENTS,

@@ -13,7 +13,7 @@ from math import prod
 from tflgpu.graph.ir import extends_to
 from tflgpu.graph.layout import LANES, Geometry, Shape, Size, geometry_of
 from tflgpu.kernels.kernel import Argument, Elements, Grid
-from tflgpu.ops.movement.strided import Factor, Strided
+from tflgpu.ops.movement.shaping import Factor, Strided
 from tflgpu.target import ElementType
 
 

@@ -16,7 +16,7 @@ from tflgpu.graph.ir import Array, Tensor
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.declaration import Emitter
-from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
+from tflgpu.ops.movement.indexing import Digit, Gather, Lookup, Position, follow
 from tflgpu.ops.movement.shaping import AxisMap
 from tflgpu.target import WIDEST
 

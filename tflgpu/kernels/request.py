@@ -14,7 +14,7 @@ from tflgpu.graph.layout import Geometry, geometry_of, pack
 from tflgpu.kernels.access import Access, access, moved_access
 from tflgpu.kernels.candidates import AnyTile, AnyWork, Candidate, TileConfig
 from tflgpu.kernels.kernel import Argument, Storage
-from tflgpu.ops.movement.strided import Strided
+from tflgpu.ops.movement.shaping import Strided
 from tflgpu.target import DEVICE_ELEMENTS, HALF_MAX, HOST_DTYPES, WIDE, ElementType, Target, vector_of
 
 # The configurations of a node that takes the place of several: as one kernel, or as theirs.

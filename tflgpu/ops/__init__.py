@@ -6,7 +6,7 @@ is computed is the business of :mod:`tflgpu.kernels`.
 
 from __future__ import annotations
 
-from tflgpu.ops import arithmetic, image, movement, sequence, sixteen_bits
+from tflgpu.ops import arithmetic, image, lstm, movement, sixteen_bits
 from tflgpu.ops.declaration import REGISTRY, Check, Emit, Emitter, Op, Site, declare, find_operator
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
     "declare",
     "find_operator",
     "image",
+    "lstm",
     "movement",
-    "sequence",
     "sixteen_bits",
 ]

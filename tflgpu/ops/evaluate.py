@@ -12,12 +12,11 @@ from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.arithmetic.reduction import evaluate as reduced
 from tflgpu.ops.arithmetic.scan import TopK, ranked
 from tflgpu.ops.epilogue_ops import apply, computed
-from tflgpu.ops.movement.gather import Gather
-from tflgpu.ops.movement.gather import evaluate as gathered
-from tflgpu.ops.movement.shaping import Concatenate, Rearrange
-from tflgpu.ops.movement.shaping import evaluate as rearranged
-from tflgpu.ops.movement.strided import Strided
-from tflgpu.ops.movement.strided import evaluate as in_strides
+from tflgpu.ops.movement.indexing import Gather
+from tflgpu.ops.movement.indexing import evaluate_gather as gathered
+from tflgpu.ops.movement.shaping import Concatenate, Rearrange, Strided
+from tflgpu.ops.movement.shaping import evaluate_rearranged as rearranged
+from tflgpu.ops.movement.shaping import evaluate_strided as in_strides
 
 # The most elements of a folded result that is larger than all inputs, because a constant takes memory.
 MAX_GROWTH_ELEMENTS = 1 << 20

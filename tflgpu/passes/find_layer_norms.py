@@ -17,8 +17,7 @@ import numpy as np
 
 from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, TensorId, Value
 from tflgpu.graph.new_tensors import NewTensors
-from tflgpu.ops.arithmetic.layer_norm import LayerNorm
-from tflgpu.ops.arithmetic.reduction import Reduce
+from tflgpu.ops.arithmetic.reduction import LayerNorm, Reduce
 
 # The meaning of a function's result, by the function and the meanings of its operands; "x" and "constant" stand for
 # such tensors, all others for Known.holds. Numbers stand for constants of that value.

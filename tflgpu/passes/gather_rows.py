@@ -13,7 +13,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Array, Graph, Node, TensorId
 from tflgpu.graph.new_tensors import NewTensors
-from tflgpu.ops.movement.gather import Gather, Lookup, Position, follow
+from tflgpu.ops.movement.indexing import Gather, Lookup, Position, follow
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
 
 MOST_ROWS = 1 << 20  # of a table

@@ -20,8 +20,7 @@ from tflgpu.graph.new_tensors import NewTensors
 from tflgpu.kernels.fusing import is_pointwise, kernel_inputs
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import POINTWISE
-from tflgpu.ops.movement.shaping import AxisMap, Rearrange
-from tflgpu.ops.movement.strided import Strided, rearranged, whole
+from tflgpu.ops.movement.shaping import AxisMap, Rearrange, Strided, rearranged, whole
 from tflgpu.passes.fold_rows import Reading, is_row_major, nodes_of_rows
 
 

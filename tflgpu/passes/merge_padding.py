@@ -8,8 +8,7 @@ from math import inf
 from tflgpu.graph.ir import Node, TensorId, joint_sources
 from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, Rules, op
 from tflgpu.ops.image.convolution import Convolution, Depthwise
-from tflgpu.ops.image.pooling import Pool
-from tflgpu.ops.image.window import Padding, Window
+from tflgpu.ops.image.window import Padding, Pool, Window
 from tflgpu.ops.movement.shaping import Rearrange
 
 # Functions whose result is never negative.

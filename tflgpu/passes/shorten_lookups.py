@@ -11,7 +11,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Node, TensorId
 from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, Rules, op
-from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position
+from tflgpu.ops.movement.indexing import Digit, Gather, Lookup, Position
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate
 
 

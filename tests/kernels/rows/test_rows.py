@@ -24,7 +24,7 @@ from tests.support.limited_devices import Simulation, limited
 from tests.support.planning import graph_of, plan_of, templates
 from tests.support.running import run_checked
 from tests.support.targets import CPU
-from tflgpu.ops.arithmetic.layer_norm import LayerNorm
+from tflgpu.ops.arithmetic.reduction import LayerNorm
 
 Family = Literal["cpu", "gpu"]
 

@@ -14,7 +14,7 @@ from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.movement.strided_kernel import moved_unit, strided_of
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
-from tflgpu.ops.movement.strided import Factor, axes_of
+from tflgpu.ops.movement.shaping import Factor, axes_of
 from tflgpu.target.kernel_numbers import kernel_numbers
 
 

@@ -10,8 +10,7 @@ from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
-from tflgpu.ops.image.pooling import Pool
-from tflgpu.ops.image.window import Window
+from tflgpu.ops.image.window import Pool, Window
 
 MOST_TERMS = 64  # that are added up one after another, as ``templates/access/long_sums.cl.j2`` has it
 OPERATIONS = 16  # of a vec4 that is read: loading it takes longer than what is computed

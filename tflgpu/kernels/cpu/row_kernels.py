@@ -9,8 +9,7 @@ from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.items import ItemParameters, item_kernel
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.request import Request
-from tflgpu.ops.arithmetic.layer_norm import LayerNorm
-from tflgpu.ops.arithmetic.reduction import Softmax
+from tflgpu.ops.arithmetic.reduction import LayerNorm, Softmax
 from tflgpu.target.kernel_numbers import kernel_numbers
 
 

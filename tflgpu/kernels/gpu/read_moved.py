@@ -11,7 +11,7 @@ from tflgpu.kernels.access import keeps_vec4s
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.rewriting import Planning
-from tflgpu.ops.movement.strided import Strided
+from tflgpu.ops.movement.shaping import Strided
 
 # Readers of a movement at most: each of them moves its elements again.
 MAX_READERS = 2

@@ -13,7 +13,7 @@ from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.stored_integers import integers_of, packed_block
 from tflgpu.kernels.tiling import tile_count
-from tflgpu.ops.movement.gather import Digit, Gather, Lookup, follow
+from tflgpu.ops.movement.indexing import Digit, Gather, Lookup, follow
 
 # Elements of a table from which on it is not made floats, and below which places in it are 32-bit integers.
 LEAST_PACKED, MOST_PACKED = 1 << 12, 1 << 31

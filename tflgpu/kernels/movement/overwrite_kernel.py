@@ -11,7 +11,7 @@ from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.items import ItemParameters, item_kernel
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.ops.movement.gather import Gather, Lookup
+from tflgpu.ops.movement.indexing import Gather, Lookup
 from tflgpu.target import ElementType
 
 

@@ -7,7 +7,7 @@ from tflgpu.kernels.items import ItemParameters, item_kernel
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.movement.gather_kernel import gather_parameters
 from tflgpu.kernels.request import Request
-from tflgpu.ops.movement.gather import Digit, Gather, Position
+from tflgpu.ops.movement.indexing import Digit, Gather, Position
 from tflgpu.ops.movement.shaping import Rearrange
 
 

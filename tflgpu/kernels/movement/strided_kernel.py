@@ -13,7 +13,7 @@ from tflgpu.kernels.items import ItemParameters
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.movement.rearrange import copy_kernel
 from tflgpu.kernels.request import Request
-from tflgpu.ops.movement.strided import Strided, whole
+from tflgpu.ops.movement.shaping import Strided, whole
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.items import ItemParameters, item_kernel
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.request import Request
-from tflgpu.ops.image.landmarks import Crop
+from tflgpu.ops.image.mediapipe import Crop
 from tflgpu.target import ElementType
 
 

@@ -8,7 +8,7 @@ from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.items import ItemParameters, item_kernel
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.request import Request
-from tflgpu.ops.arithmetic.normalization import LocalResponse
+from tflgpu.ops.arithmetic.reduction import LocalResponse
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import local_vec4s, tile_count
-from tflgpu.ops.sequence.lstm_node import CPU_LANES, Lstm
+from tflgpu.ops.lstm import CPU_LANES, Lstm
 from tflgpu.target import ElementType
 
 

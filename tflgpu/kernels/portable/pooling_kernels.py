@@ -10,8 +10,7 @@ from tflgpu.kernels.items import ItemParameters, item_kernel
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.mediapipe import PoolIndex, Unpool
-from tflgpu.ops.image.pooling import Pool
-from tflgpu.ops.image.window import Window
+from tflgpu.ops.image.window import Pool, Window
 
 
 @dataclass(frozen=True, kw_only=True)

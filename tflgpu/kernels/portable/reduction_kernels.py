@@ -25,8 +25,7 @@ from tflgpu.kernels.tiling import (
     tile_count,
     waves,
 )
-from tflgpu.ops.arithmetic.layer_norm import LayerNorm
-from tflgpu.ops.arithmetic.reduction import ArgExtreme, Reduce, Softmax
+from tflgpu.ops.arithmetic.reduction import ArgExtreme, LayerNorm, Reduce, Softmax
 from tflgpu.target import VectorType
 from tflgpu.target.kernel_numbers import kernel_numbers
 

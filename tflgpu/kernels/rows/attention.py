@@ -14,7 +14,7 @@ from tflgpu.graph.layout import LANES, Geometry, Shape
 from tflgpu.kernels.access import BatchTerm
 from tflgpu.kernels.kernel import Argument, Parameters
 from tflgpu.kernels.request import Request
-from tflgpu.ops.movement.strided import Factor, Strided, axes_of
+from tflgpu.ops.movement.shaping import Factor, Strided, axes_of
 
 
 @dataclass(frozen=True)

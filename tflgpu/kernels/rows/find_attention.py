@@ -17,7 +17,7 @@ from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.rows.attention import Attention, Reach, groups_as_rows, reach_in_planes, reach_in_rows
 from tflgpu.ops.arithmetic.matmul import MatMul
 from tflgpu.ops.arithmetic.reduction import Softmax
-from tflgpu.ops.movement.strided import Strided, broadcast, composed, inverse, whole
+from tflgpu.ops.movement.shaping import Strided, broadcast, composed, inverse, whole
 
 MOVEMENTS = ("reshape", "strided")
 

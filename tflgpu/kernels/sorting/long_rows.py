@@ -20,7 +20,7 @@ from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.arithmetic.scan import TopK
-from tflgpu.ops.movement.gather import Gather, Lookup, Position, follow
+from tflgpu.ops.movement.indexing import Gather, Lookup, Position, follow
 from tflgpu.ops.movement.shaping import AxisMap
 from tflgpu.target import Target
 from tflgpu.target.kernel_numbers import kernel_numbers

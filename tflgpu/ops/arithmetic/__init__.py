@@ -5,13 +5,9 @@ from __future__ import annotations
 from tflgpu.ops.arithmetic import (  # noqa: F401 - they fill the registry
     audio,
     elementwise,
-    logic,
     matmul,
-    normalization,
     reduction,
-    rotation,
     scan,
     sorting,
     spectrum,
-    stablehlo,
 )

@@ -13,7 +13,7 @@ from tflgpu.model.operator_options import map_of_options
 from tflgpu.ops.arithmetic.matmul import MatMul
 from tflgpu.ops.arithmetic.spectrum import MOST_POINTS, fitted, is_transformed, product, real_transform, waves
 from tflgpu.ops.declaration import Emitter, Site, declare, judged
-from tflgpu.ops.movement.gather import Digit, Gather, Position, follow
+from tflgpu.ops.movement.indexing import Digit, Gather, Position, follow
 from tflgpu.ops.movement.shaping import reshape_node
 
 # Energies of channels are at least this before their logarithm, as in LiteRT.

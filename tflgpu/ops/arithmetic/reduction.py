@@ -1,4 +1,4 @@
-"""Reductions over any axes, softmax, ARG_MAX and ARG_MIN. Sums of floats are computed in float, never in half."""
+"""Reductions over any axes, softmax, ARG_MAX, ARG_MIN, norms. Sums of floats are computed in float, not in half."""
 
 from __future__ import annotations
 
@@ -265,3 +265,57 @@ def log_softmax(site: Site, emit: Emitter) -> Tensor:
     """Logarithm of softmax along the last axis."""
     x = site.input(0)
     return emit.node("softmax", [x], x.shape, Softmax(1.0, log=True))
+
+
+# The least divisor in TFLite: channels may all be zero.
+LEAST_NORM = 1e-6
+
+
+@dataclass(frozen=True)
+class LocalResponse:
+    """``x * (bias + alpha * sum of squares of channels c - radius to c + radius) ** -beta``."""
+
+    radius: int
+    bias: float
+    alpha: float
+    beta: float
+
+
+def _rank_reasons(site: Site) -> Iterator[str]:
+    if not site.input(0).shape:
+        yield "its input has no axes"
+
+
+@declare("L2_NORMALIZATION", versions=2, inputs=1, reasons=_rank_reasons)
+def l2_normalization(site: Site, emit: Emitter) -> Tensor:
+    """One node computes the norm over the last axis, so that no square is stored in half precision.
+
+    ``maximum`` gives its second operand if either is NaN: a norm that is none stays none.
+    """
+    x, least = site.input(0), emit.constant(np.array(LEAST_NORM, np.float32))
+    epilogue = (EpilogueOp("sqrt", (Value(0),)), EpilogueOp("maximum", (Input(1), Value(1))))
+    axes = (len(x.shape) - 1,)
+    norm = emit.node("reduce", [x, least], (*x.shape[:-1], 1), Reduce("sum_of_squares", axes), epilogue)
+    quotient = EpilogueOp("div", (Value(0), Input(1)))
+    return emit.node("map", [x, norm], x.shape, epilogue=(quotient, *emit.activation(site, after=1)))
+
+
+@declare("LOCAL_RESPONSE_NORMALIZATION", versions=1, inputs=1, reasons=_rank_reasons)
+def local_response_normalization(site: Site, emit: Emitter) -> Tensor:
+    """Each element divided by a power of the squares of its neighbouring channels."""
+    x, option = site.input(0), site.options.get
+    radius = min(int(option("radius", 0)), x.shape[-1])  # a larger one sees no more channels
+    bias, alpha, beta = (float(option(name, 0.0)) for name in ("bias", "alpha", "beta"))
+    attributes = LocalResponse(radius, bias, alpha, beta)
+    return emit.node("local_response", [x], x.shape, attributes)
+
+
+@dataclass(frozen=True)
+class LayerNorm:
+    """``(x - mean) / sqrt(variance + epsilon)``, with mean and variance of the last axis.
+
+    centered: whether the mean is taken away; else the variance is that around zero (RMSNorm).
+    """
+
+    epsilon: float
+    centered: bool = True

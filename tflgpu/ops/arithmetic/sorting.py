@@ -11,7 +11,7 @@ from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
 from tflgpu.model.model import Operator, Subgraph
 from tflgpu.ops.arithmetic.scan import CumulativeSum, TopK, true_places
 from tflgpu.ops.declaration import ANY, NUMBERS, Emitter, Site, declare, judged, normal_axis, sized
-from tflgpu.ops.movement.gather import Gather, Lookup, Position, follow
+from tflgpu.ops.movement.indexing import Gather, Lookup, Position, follow
 from tflgpu.ops.movement.scatter import scattered
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange, reshape_node
 from tflgpu.ops.sized import Number, Refused, Results, SizedOperation

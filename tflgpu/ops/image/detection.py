@@ -18,7 +18,7 @@ from tflgpu.model.operator_options import map_of_options
 from tflgpu.ops.arithmetic.reduction import reduce_node
 from tflgpu.ops.arithmetic.scan import TopK
 from tflgpu.ops.declaration import Emitter, Site, declare, judged, static
-from tflgpu.ops.movement.gather import Gather, Lookup, Position, follow
+from tflgpu.ops.movement.indexing import Gather, Lookup, Position, follow
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange, reshape_node
 from tflgpu.ops.sized import Number, Results, SizedOperation, amount_of
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from tflgpu.ops.movement import (  # noqa: F401 - they fill the registry
     blocks,
     creation,
-    gather,
     indexing,
-    pad,
     rearranging,
     scatter,
     shaping,
     slicing,
-    stablehlo_scatter,
 )

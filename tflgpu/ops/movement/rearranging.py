@@ -12,7 +12,7 @@ from tflgpu.graph.layout import Shape
 from tflgpu.ops.arithmetic.scan import true_places
 from tflgpu.ops.declaration import ANY, MANY, Emitter, Site, axis_option, declare, judged, normal_axis, numbers, static
 from tflgpu.ops.image.resize import size_reasons
-from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
+from tflgpu.ops.movement.indexing import Digit, Gather, Lookup, Position, follow
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange, mixed_types, reshape_node
 from tflgpu.ops.sized import REST, Amount, Number, Refused, Results, SizedOperation, sized_shape
 

@@ -17,7 +17,7 @@ import numpy as np
 from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
 from tflgpu.ops.checks import index_check
 from tflgpu.ops.declaration import ANY, Check, Emitter, Site, declare, find_operator, numbers
-from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
+from tflgpu.ops.movement.indexing import Digit, Gather, Lookup, Position, follow
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange, reshape_node
 from tflgpu.ops.sized import REST, Amount, Number, Refused, Results, SizedOperation
 

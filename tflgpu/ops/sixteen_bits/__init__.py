@@ -7,7 +7,7 @@ the inputs, computes with whole numbers as LiteRT does, and gives the float of t
 
 from __future__ import annotations
 
-from tflgpu.ops.sixteen_bits import averages, layers, lookup, lstm_memory, rescaling
+from tflgpu.ops.sixteen_bits import layers, lookup, lstm_memory
 from tflgpu.ops.sixteen_bits.rules import RULES, rule_for
 
-__all__ = ["RULES", "averages", "layers", "lookup", "lstm_memory", "rescaling", "rule_for"]
+__all__ = ["RULES", "layers", "lookup", "lstm_memory", "rule_for"]

@@ -12,7 +12,7 @@ from tflgpu.kernels.architecture import lowering_of
 from tflgpu.kernels.kernel import Grid
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.arithmetic.reduction import Reduce
-from tflgpu.ops.image.pooling import Pool
+from tflgpu.ops.image.window import Pool
 
 INTEGERS = 256  # of a grid
 

@@ -14,8 +14,7 @@ from tflgpu.graph.ir import Graph, Node, TensorId, roots
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.rewriting import Planning
-from tflgpu.ops.movement.shaping import AxisMap, Rearrange
-from tflgpu.ops.movement.strided import Factor, Strided
+from tflgpu.ops.movement.shaping import AxisMap, Factor, Rearrange, Strided
 from tflgpu.passes.device.concatenations import Place
 from tflgpu.target import ITEM_BYTES
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tflgpu.graph.ir import Graph, TensorId, roots
 from tflgpu.graph.layout import Shape
 from tflgpu.kernels.rewriting import Planning
-from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
+from tflgpu.ops.movement.indexing import Digit, Gather, Lookup, Position, follow
 
 
 def shorten_states(planning: Planning) -> Planning:

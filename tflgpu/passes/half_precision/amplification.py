@@ -19,7 +19,7 @@ from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
 from tflgpu.ops.arithmetic.reduction import Reduce, Softmax
 from tflgpu.ops.epilogue_ops import FUNCTIONS, apply, computed
 from tflgpu.ops.image.convolution import output_channel_axis
-from tflgpu.ops.image.pooling import Pool
+from tflgpu.ops.image.window import Pool
 from tflgpu.ops.rounding import KINDS
 from tflgpu.passes.half_precision.cancellation import origin
 from tflgpu.passes.half_precision.ranges import Range, Ranges, operand_types, value_types

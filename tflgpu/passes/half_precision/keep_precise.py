@@ -10,7 +10,7 @@ import numpy as np
 from tflgpu.graph.deferred import stored_elements
 from tflgpu.graph.ir import Graph, Input, KeptFor, Node, TensorId
 from tflgpu.ops.arithmetic.reduction import Reduce
-from tflgpu.ops.image.pooling import Pool
+from tflgpu.ops.image.window import Pool
 from tflgpu.passes.half_precision.amplification import MOST, Amplifications, averages_products
 from tflgpu.passes.half_precision.cancellation import Cancellations, origin
 from tflgpu.passes.half_precision.ranges import FLOAT_MAX, KEEP_RANGE, LARGEST, USUAL, Ranges, fits

@@ -11,11 +11,10 @@ from math import inf, pi, prod
 import numpy as np
 
 from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, TensorId
-from tflgpu.ops.arithmetic.layer_norm import LayerNorm
-from tflgpu.ops.arithmetic.reduction import Reduce, Softmax
+from tflgpu.ops.arithmetic.reduction import LayerNorm, Reduce, Softmax
 from tflgpu.ops.arithmetic.scan import CumulativeSum, TopK
 from tflgpu.ops.epilogue_ops import FUNCTIONS, apply
-from tflgpu.ops.image.pooling import Pool
+from tflgpu.ops.image.window import Pool
 from tflgpu.ops.movement.scatter import Scatter
 from tflgpu.passes.half_precision.weighted_sums import weighted_sum
 from tflgpu.target import HALF_MAX, VectorType, vector_of

@@ -11,9 +11,8 @@ from tests.ops import reference, windows
 from tests.ops.windows import Window
 from tests.safety.drawn.blocks.writer import Array
 from tflgpu.graph.ir import Graph, Node, Tensor
-from tflgpu.ops.arithmetic.layer_norm import LayerNorm
 from tflgpu.ops.arithmetic.matmul import MatMul
-from tflgpu.ops.arithmetic.reduction import Softmax
+from tflgpu.ops.arithmetic.reduction import LayerNorm, Softmax
 from tflgpu.ops.evaluate import run_epilogue, value_of
 from tflgpu.ops.image import window as of_graphs
 from tflgpu.ops.image.convolution import Convolution, Depthwise

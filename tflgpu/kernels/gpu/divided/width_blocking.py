@@ -26,7 +26,7 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count, waves
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import Padding, Window
-from tflgpu.ops.movement.strided import Factor, Strided
+from tflgpu.ops.movement.shaping import Factor, Strided
 
 PIXELS = (2, 4, 8, 16, 32)
 WEIGHTS = 1 << 22  # elements that the weights may grow to
