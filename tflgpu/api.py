@@ -19,9 +19,8 @@ from tflgpu.model.model_source import ModelContent, ModelSource
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.opening import Opener
 from tflgpu.options import Options, Shapes, check_options
-from tflgpu.report.profile import Profile
+from tflgpu.report.profile import Profile, Stopwatch
 from tflgpu.report.report import Report
-from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.device_memory import Buffer, Queue
 from tflgpu.runtime.input_check import Given, Inputs, Outputs
 from tflgpu.runtime.instance import Instance, kernel_times
@@ -553,7 +552,7 @@ class CompiledModel:
 
     @property
     def _table(self) -> Table:
-        from tflgpu.report.model_table import model_table  # a start does without
+        from tflgpu.report.table import model_table  # a start does without
 
         name = self._model.name or "a model"
         title = f"{name} on {self.device.name}: {self.precision}, {self.executor}, {self.report.kernels} kernels"

@@ -21,13 +21,12 @@ from tflgpu.artifact.artifact import (
     PartedLoopPartition,
 )
 from tflgpu.artifact.executable import Executable, SharedConstants
-from tflgpu.codegen.assemble import assemble
 from tflgpu.codegen.link import link, state_bindings
-from tflgpu.codegen.program_size import check_graph_size, check_program_size
-from tflgpu.codegen.render import KernelSource, render
+from tflgpu.codegen.render import KernelSource, check_graph_size, check_program_size, render
+from tflgpu.codegen.whole_kernels import assemble
 from tflgpu.fallback.cpu_engine import prepare
 from tflgpu.fallback.guarded_process import GuardedProcess
-from tflgpu.fallback.shape_inference import litert_shapes
+from tflgpu.fallback.guarded_requests import litert_shapes
 from tflgpu.fallback.submodel import cpu_partition
 from tflgpu.frontend.control_flow.pieces import Branch, Call, Loop, LoweredPiece, PartedLoop
 from tflgpu.frontend.frontend import Frontend, lower_model, variable_info
@@ -42,9 +41,9 @@ from tflgpu.passes.device.layouts import add_conversions
 from tflgpu.plan import Plan, make_plan
 from tflgpu.plan.executor_heuristics import clear_choice
 from tflgpu.report.describe import make_report
-from tflgpu.report.mixed_precision import MixedPrecision
+from tflgpu.report.half_precision import MixedPrecision
+from tflgpu.report.profile import Stopwatch
 from tflgpu.report.report import Report
-from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.target import Target
 
 LOGGER = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from statistics import median
 import pyopencl as cl
 
 from benchmarks.contest.contender import timed
-from tflgpu.measure import ceilings
 from tflgpu.measure.device_model import planned_target
 from tflgpu.options import CacheFiles, Options
+from tflgpu.page import report_page
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program, make_kernel
 from tflgpu.runtime.opencl.session import Session, open_session
@@ -23,7 +23,7 @@ GROUP = 256
 
 
 @dataclass(frozen=True)
-class Ceilings(ceilings.Ceilings):
+class Ceilings(report_page.Ceilings):
     """launch_seconds: of one launch among many, from pyopencl."""
 
     launch_seconds: float
@@ -48,7 +48,7 @@ def measure_ceilings(index: int) -> Ceilings:
         session.queue.finish()
 
     launch_seconds = median(timed(launch)(ROUNDS)) / LAUNCHES
-    return Ceilings(**asdict(ceilings.measure_ceilings(session)), launch_seconds=launch_seconds)
+    return Ceilings(**asdict(report_page.measure_ceilings(session)), launch_seconds=launch_seconds)
 
 
 def empty_kernel(session: Session) -> tuple[cl.Kernel, cl.Buffer]:

@@ -25,7 +25,7 @@ from benchmarks.publish import publish
 from benchmarks.zoo import load
 from tflgpu.compiler import compile_model
 from tflgpu.measure.device_model import planned_target
-from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.report.profile import Stopwatch
 from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import Session, open_session

@@ -8,8 +8,8 @@ import tflgpu
 from benchmarks.contest.ceilings import GROUP, Ceilings, empty_kernel
 from benchmarks.sweep.bundles import seconds_in_turn
 from benchmarks.sweep.drawn_shapes import Drawn
-from tflgpu.measure.ceilings import ceilings_of
 from tflgpu.measure.device_model import probe
+from tflgpu.page.report_page import ceilings_of
 from tflgpu.runtime.opencl.session import open_session
 
 

@@ -27,9 +27,8 @@ from benchmarks.publish import publish
 from tflgpu.cli.processes import in_own_process
 from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.measure.half_check import CHOOSE
-from tflgpu.measure.mixed_precision.generated_inputs import small_picture
-from tflgpu.measure.mixed_precision.output_errors import OutputErrors, error_of_chosen, error_of_integers
-from tflgpu.measure.perturbation import with_rounded_weights
+from tflgpu.measure.mixed_precision.generated_inputs import small_picture, with_rounded_weights
+from tflgpu.measure.mixed_precision.storage_search import OutputErrors, error_of_chosen, error_of_integers
 from tflgpu.options import HalfCheck
 from tflgpu.runtime.opencl.devices import choose
 

@@ -11,7 +11,7 @@ import tflgpu
 from tests.cli.command import MODEL, as_json, fail, succeed
 from tests.support.planning import plan_of
 from tflgpu.codegen.render import render
-from tflgpu.measure.device_model_files import FOLDER, device_model, shipped_models
+from tflgpu.measure.known_devices import FOLDER, device_model, shipped_models
 from tflgpu.options import options_of
 
 ROOT = Path(__file__).parents[2]

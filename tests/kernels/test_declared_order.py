@@ -14,7 +14,7 @@ from tflgpu.compiler import Parts, compile_model, make_plans
 from tflgpu.kernels import architecture
 from tflgpu.kernels.architecture import LOWERINGS, REWRITES, Lowering, architectures, declared_order
 from tflgpu.options import Options
-from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.report.profile import Stopwatch
 from tflgpu.target import Target
 
 T = TypeVar("T")

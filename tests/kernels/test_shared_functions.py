@@ -16,13 +16,11 @@ from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tests.support.planning import plan_of
 from tests.support.program_parts import divide_programs
-from tflgpu.codegen.environment import environment
-from tflgpu.codegen.functions import Body, Function, Pointer, body_of
+from tflgpu.codegen.environment import Number, environment, literal, seen
+from tflgpu.codegen.functions import Body, Function, Pointer, Variant, body_of, share, variants
 from tflgpu.codegen.link import link
-from tflgpu.codegen.persistent_kernel import render_persistent
-from tflgpu.codegen.printed_numbers import Number, literal, seen
 from tflgpu.codegen.render import render
-from tflgpu.codegen.shared_functions import Variant, share, variants
+from tflgpu.codegen.whole_kernels import render_persistent
 from tflgpu.ops.image import window
 from tflgpu.plan import Plan
 from tflgpu.target import Target

@@ -20,14 +20,14 @@ from tests.support.unoptimized import without_optimization
 from tflgpu import compiler
 from tflgpu.artifact.artifact import Artifact
 from tflgpu.artifact.executable import Executable
-from tflgpu.codegen.assemble import assemble
 from tflgpu.codegen.render import KernelSource
+from tflgpu.codegen.whole_kernels import assemble
 from tflgpu.compiler import Parts, compile_model
 from tflgpu.measure.mixed_precision.calibrator import Calibrator
 from tflgpu.measure.mixed_precision.probe import Probe
 from tflgpu.plan import make_plan
-from tflgpu.report.mixed_precision import MixedPrecision
-from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.report.half_precision import MixedPrecision
+from tflgpu.report.profile import Stopwatch
 from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import Session, open_session

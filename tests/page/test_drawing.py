@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tflgpu.page.drawing.axes import Canvas, LogScale, digits, duration, linear_ticks, rate, share, size
-from tflgpu.page.drawing.chains import chains_of, transitive_reduction
-from tflgpu.page.drawing.lanes import LINE, draw_lanes
-from tflgpu.page.drawing.layered import BELOW, Box, arrange, layers_of
+from tflgpu.page.graph_drawing import BELOW, LINE, Box, arrange, chains_of, draw_lanes, layers_of, transitive_reduction
+from tflgpu.page.plots import Canvas, LogScale, digits, duration, linear_ticks, rate, share, size
 
 # Where the edges to each of some nodes come from.
 Sources = dict[int, list[int]]

@@ -11,9 +11,8 @@ import tflgpu
 from tests.cli.command import MODEL, unsupported_model
 from tests.frontend.control_flow.control_models import MODELS
 from tests.support.models import WITHOUT_KERNEL
-from tflgpu.page.contents import Section
+from tflgpu.page.contents import Section, gather_sections
 from tflgpu.page.report_page import target_of
-from tflgpu.page.sections import gather_sections
 from tflgpu.report.profile import Profile
 
 OPTIONS = tflgpu.Options(cache="off")

@@ -16,9 +16,9 @@ import tflgpu
 from tests.support.models import Builder
 from tests.support.planning import plan_of
 from tests.support.targets import H200
-from tflgpu.codegen.launch_calls import in_intervals
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
+from tflgpu.codegen.whole_kernels import in_intervals
 from tflgpu.plan import planning
 from tflgpu.plan.barrier_intervals import Use, barrier_intervals, intervals
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.fixed_cases import fixed_cases
 from tflgpu.compiler import compile_model
-from tflgpu.measure.device_model_files import device_model
+from tflgpu.measure.known_devices import device_model
 from tflgpu.options import options_of
 from tflgpu.runtime.opencl.devices import PTX_HALF_MATRICES, PTX_MEMORY_MODEL
 

@@ -10,9 +10,9 @@ import pytest
 from tests.support.models import Builder
 from tests.support.planning import plan_of
 from tests.support.targets import CPU, H200
-from tflgpu.codegen.assemble import assemble
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
+from tflgpu.codegen.whole_kernels import assemble
 from tflgpu.model.reader import read_model
 from tflgpu.plan.program_parts import COPIES, MANY_FUNCTIONS, OF_EACH, find_parts, find_runs
 from tflgpu.target import Target

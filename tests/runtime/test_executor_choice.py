@@ -21,7 +21,7 @@ from tflgpu.errors import DeviceError
 from tflgpu.opening import opener
 from tflgpu.options import CacheFiles, Execution, Options
 from tflgpu.plan import executor_heuristics
-from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.report.profile import Stopwatch
 from tflgpu.runtime import instance
 from tflgpu.runtime.executors.executor import Executor
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor

@@ -15,8 +15,8 @@ from tests.conftest import missing
 from tests.support.models import Builder
 from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.fallback import guarded_process, litert_interpreter
-from tflgpu.fallback.crash_report import ask_guarded
 from tflgpu.fallback.guarded_process import CrashedError, GuardedProcess, RefusedError
+from tflgpu.fallback.guarded_requests import ask_guarded
 from tflgpu.fallback.submodel import Submodel
 
 pytest.importorskip("ai_edge_litert")

@@ -9,7 +9,7 @@ import tflgpu
 from tests.support.models import Builder
 from tests.support.planning import plan_of
 from tests.support.targets import CPU
-from tflgpu.codegen import program_size
+from tflgpu.codegen import render
 from tflgpu.compiler import compile_model
 from tflgpu.frontend.partition import MOST_PARTITIONS
 from tflgpu.options import CpuPart, Options
@@ -58,14 +58,14 @@ def test_a_concatenation_of_many_inputs_is_several(device_name: str) -> None:
 
 
 def test_too_many_different_kernels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_size, "MOST_KERNELS", 1)
+    monkeypatch.setattr(render, "MOST_KERNELS", 1)
     model = chain(*["ABS"] * (MAX_EPILOGUE + 1))
     with pytest.raises(tflgpu.UnsupportedError, match="2 different kernels, and at most 1 are compiled"):
         compile_model(model, Options(), CPU)
 
 
 def test_too_many_launches_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_size, "MOST_LAUNCHES", 2)
+    monkeypatch.setattr(render, "MOST_LAUNCHES", 2)
     model = chain(*["ABS"] * (2 * MAX_EPILOGUE + 1))
     with pytest.raises(tflgpu.UnsupportedError, match="3 launches of kernels, and at most 2 are planned"):
         compile_model(model, Options(), CPU)

@@ -7,7 +7,7 @@ import re
 from tests.schedules.kernel_c import compile_kernel
 from tests.schedules.machine import Cell, State, memory_after
 from tests.schedules.networks import GIVE, INPUT, TAKE, Layers, is_complete, network
-from tflgpu.codegen.claiming_kernel import render_claiming
+from tflgpu.codegen.whole_kernels import render_claiming
 
 Edit = tuple[str, str, int]  # of a text: a part, what replaces it, and which of its occurrences
 

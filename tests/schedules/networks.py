@@ -7,9 +7,8 @@ from itertools import product
 
 from tests.schedules.machine import Accesses, Pointer, State, WrongScheduleError
 from tflgpu.artifact.executable import DeviceBuffer, Executable, Launch
-from tflgpu.codegen.environment import AWAIT_INPUTS
+from tflgpu.codegen.environment import AWAIT_INPUTS, MARK
 from tflgpu.codegen.functions import Function, body_of
-from tflgpu.codegen.printed_numbers import MARK
 from tflgpu.codegen.render import KernelSource
 
 Layers = Sequence[tuple[int, ...]]  # the tiles of each launch, by barrier interval

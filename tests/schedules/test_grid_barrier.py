@@ -10,7 +10,7 @@ from tests.schedules.claiming import Edit, replaced
 from tests.schedules.kernel_c import compile_kernel
 from tests.schedules.machine import Cell, State, WrongScheduleError, memory_after
 from tests.schedules.networks import INPUT, Layers, is_complete, network, visits
-from tflgpu.codegen.persistent_kernel import render_persistent
+from tflgpu.codegen.whole_kernels import render_persistent
 
 LAYERS = ((1,), (2,), (1,))
 BRANCHES = ((2,), (1, 1))

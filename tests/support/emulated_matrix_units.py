@@ -17,8 +17,8 @@ from tests.ops.case import Case
 from tests.quick import RUNTIMES
 from tflgpu.codegen.environment import environment
 from tflgpu.codegen.link import link
-from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import prelude, render
+from tflgpu.codegen.whole_kernels import render_persistent
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16
 from tflgpu.plan import Plan
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 import tflgpu
 from tests.ops.case import Case
 from tests.support.planning import plan_of
-from tflgpu.codegen.assemble import assemble
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
+from tflgpu.codegen.whole_kernels import assemble
 from tflgpu.kernels.request import Chooser
 from tflgpu.plan import Plan
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor

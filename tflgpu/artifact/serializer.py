@@ -38,7 +38,7 @@ from tflgpu.artifact.records import Blob, decode, encode
 from tflgpu.errors import ModelError
 from tflgpu.model.model_source import ModelContent
 from tflgpu.options import CacheFiles, Options
-from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.report.profile import Stopwatch
 from tflgpu.target import Target
 from tflgpu.version import __version__
 

@@ -1,9 +1,9 @@
-"""Plan -> OpenCL C.
+"""Plan -> OpenCL C, and how much one model may give to the planner and to a device's compiler.
 
 Every kernel of the plan becomes a C function of a tile (``void name(pointers, int tile, __local float4 *workspace)``);
 nodes whose functions have the same text share one. For the launch executor :func:`render` wraps each function in a
 ``__kernel`` whose work-group i computes tile i. For the persistent and the claiming executor
-:func:`tflgpu.codegen.assemble.assemble` makes one ``__kernel`` that calls them in order.
+:func:`tflgpu.codegen.whole_kernels.assemble` makes one ``__kernel`` that calls them in order.
 
 No text of a model reaches the source: templates see only shapes, numbers and names that are made here.
 """
@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 
-from tflgpu.codegen.environment import rendered, rendered_with_marks
-from tflgpu.codegen.functions import Function, Pointer, body_of
-from tflgpu.codegen.printed_numbers import Number, literal, seen, seen_fields
-from tflgpu.codegen.shared_functions import share
-from tflgpu.errors import internal_faults
+from tflgpu.codegen.environment import Number, literal, rendered, rendered_with_marks, seen, seen_fields
+from tflgpu.codegen.functions import Function, Pointer, body_of, share
+from tflgpu.errors import UnsupportedError, internal_faults
+from tflgpu.graph.ir import Graph
 from tflgpu.kernels.architecture import prelude_templates
 from tflgpu.kernels.kernel import Argument, Grid, Kernel, Storage
 from tflgpu.plan import Plan, PlannedKernel
@@ -102,7 +102,7 @@ def _grid_prelude(grids: frozenset[Grid]) -> str:
 def _is_shareable(kernel: Kernel, target: Target) -> bool:
     """Whether its function may take numbers as arguments.
 
-    Only a persistent kernel's functions do so on GPUs: :func:`tflgpu.codegen.shared_functions.variants`.
+    Only a persistent kernel's functions do so on GPUs: :func:`tflgpu.codegen.functions.variants`.
     """
     return target.family == "cpu" and kernel.local_size == 1
 
@@ -211,3 +211,44 @@ def _pointer(argument: Argument) -> Pointer:
     """Constants never alias anything. Activations may: a kernel can write its result over an operand."""
     restrict = argument.data is not None and argument.restrict
     return Pointer(argument.name, argument.type, argument.written, restrict)
+
+
+# PoCL takes 46 ms for a kernel of 1 KB, Intel's runtime 20 ms, and 42 ms for one of 10 KB (seconds of one core of an
+# EPYC). The shared models have 92 kernels at most.
+MOST_KERNELS = 500
+
+# A place in memory depends on all that are taken at the same time: 100,000 tensors take twenty times as long as 10,000.
+MOST_LAUNCHES = 20_000
+
+
+def check_graph_size(graphs: Iterable[Graph]) -> None:
+    """Accept a model whose nodes can be planned in a minute.
+
+    Args:
+        graphs: Those of all partitions on the device.
+
+    Raises:
+        UnsupportedError: It has more.
+    """
+    launches = sum(not node.in_place for graph in graphs for node in graph.nodes)
+    if launches > MOST_LAUNCHES:
+        raise UnsupportedError((f"it takes {launches} launches of kernels, and at most {MOST_LAUNCHES} are planned",))
+
+
+def check_program_size(sources: Iterable[KernelSource]) -> None:
+    """Accept a model whose kernels a CPU's runtime compiles in a minute.
+
+    Args:
+        sources: Those of all partitions on the device.
+
+    Raises:
+        UnsupportedError: It has more different kernels.
+    """
+    kernels = sum(len(source.functions) for source in sources)
+    if kernels > MOST_KERNELS:
+        raise UnsupportedError(
+            (
+                f"it takes {kernels} different kernels, and at most {MOST_KERNELS} are compiled; "
+                "Options.cpu_part.operators leaves operators to the CPU",
+            )
+        )

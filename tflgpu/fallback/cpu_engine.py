@@ -9,8 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from tflgpu.artifact.artifact import Artifact, CpuPartition
 from tflgpu.artifact.cache import Cache, Key, trial_key
 from tflgpu.errors import UnsupportedError
-from tflgpu.fallback.crash_report import ask_guarded
 from tflgpu.fallback.guarded_process import GuardedProcess, RefusedError
+from tflgpu.fallback.guarded_requests import ask_guarded
 from tflgpu.fallback.litert_interpreter import REFUSALS, Array, FileInterpreter, LitertInterpreter
 from tflgpu.fallback.submodel import Submodel
 

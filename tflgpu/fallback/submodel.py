@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tflgpu.artifact.artifact import Artifact, CpuPartition, FileEntry
 from tflgpu.fallback.litert_interpreter import Place
-from tflgpu.fallback.schema_objects import packed, unpacked
-from tflgpu.fallback.variable_operators import VariableOperators, with_zeros
+from tflgpu.fallback.schema_objects import VariableOperators, packed, unpacked, with_zeros
 
 if TYPE_CHECKING:  # a warm start does without
     from tflgpu.frontend.frontend import Frontend

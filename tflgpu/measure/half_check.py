@@ -26,21 +26,26 @@ from tflgpu.artifact.artifact import Artifact
 from tflgpu.compiler import compile_model
 from tflgpu.errors import ModelError, TflgpuError
 from tflgpu.fallback import is_installed
-from tflgpu.fallback.float_weights import with_float_weights
 from tflgpu.fallback.guarded_process import CrashedError, GuardedProcess, RefusedError
+from tflgpu.fallback.schema_objects import with_float_weights
 from tflgpu.frontend.frontend import Frontend
 from tflgpu.frontend.resource_variables import VARIABLE_OPERATORS
 from tflgpu.measure.device_model import planned_target
-from tflgpu.measure.mixed_precision.generated_inputs import TEN_TIMES, checked_inputs, normalizations
-from tflgpu.measure.mixed_precision.output_errors import OutputErrors, error_of_chosen, error_of_integers
-from tflgpu.measure.perturbation import perturbed, with_rounded_weights
+from tflgpu.measure.mixed_precision.generated_inputs import (
+    TEN_TIMES,
+    checked_inputs,
+    normalizations,
+    perturbed,
+    with_rounded_weights,
+)
+from tflgpu.measure.mixed_precision.storage_search import OutputErrors, error_of_chosen, error_of_integers
 from tflgpu.measure.trace import Result, on_groups_of_the_device, trace
 from tflgpu.model.reader import read_model
 from tflgpu.model.tensor_info import Interface, TensorInfo
 from tflgpu.options import Options
 from tflgpu.report.describe import constant_bytes, kind_of
 from tflgpu.report.half_precision import LARGE, LARGEST_ERROR, HalfPrecision, OffTensor
-from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.report.profile import Stopwatch
 from tflgpu.runtime.device_memory import DeviceMemory
 from tflgpu.runtime.input_check import InputCheck
 from tflgpu.runtime.instance import Instance

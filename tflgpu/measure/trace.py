@@ -21,7 +21,7 @@ from tflgpu.codegen.link import state_bindings
 from tflgpu.compiler import compile_piece, device_partition
 from tflgpu.fallback.cpu_engine import cpu_engine_of
 from tflgpu.fallback.guarded_process import GuardedProcess
-from tflgpu.fallback.shape_inference import litert_shapes
+from tflgpu.fallback.guarded_requests import litert_shapes
 from tflgpu.fallback.submodel import extract_submodel
 from tflgpu.frontend.control_flow.pieces import Call, LoweredPiece
 from tflgpu.frontend.frontend import lower_model

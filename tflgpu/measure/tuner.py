@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from tflgpu.artifact.cache import Cache
 from tflgpu.artifact.serializer import load_choice, store_choice, tuning_key
-from tflgpu.codegen.assemble import assemble
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
+from tflgpu.codegen.whole_kernels import assemble
 from tflgpu.graph.ir import Graph, TensorId
 from tflgpu.kernels.candidates import TileConfig
 from tflgpu.kernels.request import Chooser, Request

@@ -12,7 +12,7 @@ from tflgpu.artifact.artifact import Artifact
 from tflgpu.artifact.cache import content_hash
 from tflgpu.errors import UnsupportedError
 from tflgpu.fallback.guarded_process import GuardedProcess
-from tflgpu.fallback.shape_inference import litert_shapes
+from tflgpu.fallback.guarded_requests import litert_shapes
 from tflgpu.fallback.submodel import cpu_partition
 from tflgpu.frontend.frontend import EVERY, lower_model
 from tflgpu.model.model_source import ModelContent
@@ -20,7 +20,7 @@ from tflgpu.model.reader import read_model
 from tflgpu.opening.opener import Opener
 from tflgpu.options import CpuPart, Options
 from tflgpu.report.describe import make_report
-from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.report.profile import Stopwatch
 from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.opencl.process import Using
 

@@ -19,7 +19,7 @@ from tflgpu.measure.device_model import planned_target
 from tflgpu.model.model_source import ModelContent, ModelSource
 from tflgpu.options import Options
 from tflgpu.report.half_precision import LARGEST_ERROR, NOT_ASKED, NOT_KEPT, HalfPrecision
-from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.report.profile import Stopwatch
 from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.opencl.build import WideGroupsError, build_together, load_compiler
 from tflgpu.runtime.opencl.clock import fastest

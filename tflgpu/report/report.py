@@ -6,8 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tflgpu.model.tensor_info import TensorInfo
-from tflgpu.report.half_precision import FloatStorage, HalfPrecision
-from tflgpu.report.mixed_precision import MixedPrecision
+from tflgpu.report.half_precision import FloatStorage, HalfPrecision, MixedPrecision
 from tflgpu.report.table import Table
 
 # Version of ``Report.as_dict`` (docs/tools/inspect.md). It goes up when a key changes its meaning or is removed.

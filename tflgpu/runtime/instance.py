@@ -28,8 +28,7 @@ from tflgpu.artifact.executable import SharedConstants, shared_constants
 from tflgpu.graph.layout import Shape
 from tflgpu.model.run_time_numbers import trimmed
 from tflgpu.model.tensor_info import TensorIndex
-from tflgpu.report.profile import KernelTime
-from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.report.profile import KernelTime, Stopwatch
 from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.engine import PieceEngine, engine_of
 from tflgpu.runtime.executors.buffers import HeldState

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.drivers.offline.compilers import CompiledKernel, compilers_root, fetch_compilers
 from tests.drivers.offline.programs import CHIPS, MODELS, Chip, case_programs, compiled, sources
-from tflgpu.codegen.persistent_kernel import PERSISTENT
+from tflgpu.codegen.whole_kernels import PERSISTENT
 
 SHARED = Path(os.environ.get("TFLGPU_SHARED", Path(__file__).parents[3] / "../shared"))
 

@@ -20,7 +20,7 @@ from typing import Protocol
 import yaml
 
 from tests.drivers.debian import fetch, inside
-from tflgpu.codegen.persistent_kernel import PERSISTENT
+from tflgpu.codegen.whole_kernels import PERSISTENT
 
 RELEASE = "sid"
 LONGEST = 3600  # seconds of one program, on a machine that does other things as well

@@ -9,9 +9,9 @@ from pathlib import Path
 from tests.drivers.offline.compilers import Amd, CompiledKernel, Intel, Nvidia, OfflineCompiler
 from tests.support.fixed_cases import fixed_cases
 from tflgpu.artifact.artifact import pieces_of
-from tflgpu.codegen.persistent_kernel import PERSISTENT
+from tflgpu.codegen.whole_kernels import PERSISTENT
 from tflgpu.compiler import compile_model
-from tflgpu.measure.device_model_files import device_model
+from tflgpu.measure.known_devices import device_model
 from tflgpu.options import options_of
 
 PRECISIONS = ("fp32", "fp16", "fp16_fast")

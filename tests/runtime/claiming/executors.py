@@ -11,9 +11,9 @@ import pyopencl as cl
 import tflgpu
 from tests.support.models import Builder
 from tests.support.planning import plan_of
-from tflgpu.codegen.claiming_kernel import render_claiming, tables
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
+from tflgpu.codegen.whole_kernels import render_claiming, tables
 from tflgpu.runtime.executors.claiming_executor import ClaimingExecutor
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.executors.resident import LEFT, OVER

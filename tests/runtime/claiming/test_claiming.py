@@ -16,7 +16,7 @@ from tests.runtime.claiming.executors import SHAPE, SMALL, Executors, X, branche
 from tests.runtime.persistent.chains import chain
 from tests.support.models import Builder
 from tflgpu.artifact.executable import Launch
-from tflgpu.codegen.claiming_kernel import tables
+from tflgpu.codegen.whole_kernels import tables
 from tflgpu.compiler import compile_model
 from tflgpu.runtime.device_memory import DeviceMemory
 from tflgpu.runtime.executors import claiming_executor

@@ -10,8 +10,8 @@ import tflgpu
 from tests.runtime.persistent.chains import chain
 from tests.support.planning import plan_of
 from tflgpu.codegen.link import link
-from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import render
+from tflgpu.codegen.whole_kernels import render_persistent
 from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose

@@ -17,12 +17,11 @@ from tests.support.models import Builder
 from tests.support.planning import kinds, plan_of
 from tests.support.targets import H200
 from tflgpu.artifact.executable import RANGE_ALIGNMENT
-from tflgpu.codegen.assemble import assemble
 from tflgpu.codegen.environment import AWAIT_INPUTS
+from tflgpu.codegen.functions import variants
 from tflgpu.codegen.link import link
-from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import render
-from tflgpu.codegen.shared_functions import variants
+from tflgpu.codegen.whole_kernels import assemble, render_persistent
 from tflgpu.compiler import compile_model
 from tflgpu.plan import Plan, PlannedKernel
 from tflgpu.plan.barrier_intervals import barrier_intervals

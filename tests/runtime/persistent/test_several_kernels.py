@@ -16,10 +16,10 @@ from tests.support.models import Builder
 from tests.support.planning import plan_of
 from tests.support.program_parts import divide_programs
 from tests.support.targets import H200
+from tflgpu.codegen.functions import variants
 from tflgpu.codegen.link import link
-from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import render
-from tflgpu.codegen.shared_functions import variants
+from tflgpu.codegen.whole_kernels import render_persistent
 from tflgpu.plan import program_parts
 from tflgpu.runtime.executors.persistent_executor import SPIN_LIMIT, PersistentExecutor
 

@@ -17,7 +17,7 @@ from tflgpu.cli.arguments import AsJson, CacheDirs
 from tflgpu.cli.console import Listing, console, print_json, print_warning
 from tflgpu.cli.progress import display
 from tflgpu.measure.device_model import known_probes, measure
-from tflgpu.measure.device_model_files import FORMAT, DeviceModel
+from tflgpu.measure.known_devices import FORMAT, DeviceModel
 from tflgpu.runtime.opencl.devices import Device, choose, idle_gpus, no_device
 from tflgpu.runtime.opencl.driver_files import source_of
 from tflgpu.runtime.opencl.quirks import Driver, demotion
@@ -121,7 +121,7 @@ def list_devices(
 
 
 def _description(device: Device, probes: Probes | None) -> dict[str, Any]:
-    """Return the content of a file that :func:`tflgpu.measure.device_model_files.device_model` reads."""
+    """Return the content of a file that :func:`tflgpu.measure.known_devices.device_model` reads."""
     source = f"tflgpu {tflgpu.__version__} on a machine with this device"
     return asdict(DeviceModel(format=FORMAT, source=source, device=device.description, measured=probes))
 

@@ -20,8 +20,8 @@ from tflgpu.measure.device_model import planned_target
 from tflgpu.model.model_source import ModelContent, read_bytes
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.report.half_precision import HalfPrecision
+from tflgpu.report.profile import Stopwatch
 from tflgpu.report.report import ModelInfo, OperatorReport, Report, counted
-from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.opencl.devices import choose
 
 # Different reasons of one operator code that the summary prints.

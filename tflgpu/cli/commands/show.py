@@ -16,7 +16,7 @@ import tflgpu
 from tflgpu.cli.arguments import AsJson, ModelPath, with_options
 from tflgpu.cli.console import console, print_json
 from tflgpu.measure.device_model import planned_target
-from tflgpu.measure.device_model_files import device_model
+from tflgpu.measure.known_devices import device_model
 from tflgpu.model.model_source import read_bytes
 from tflgpu.runtime.opencl.devices import choose
 

@@ -281,7 +281,7 @@ def _convolution_pixels(width: int, vectors: int, depth: int, most: int) -> int:
     """How many pixels of a row of ``width`` are a block of the convolution. depth: products of each.
 
     Of several vectors and few products, 8 are as fast as more. They divide many widths, and layers whose blocks are
-    alike are compiled once (:mod:`tflgpu.codegen.shared_functions`).
+    alike are compiled once (:mod:`tflgpu.codegen.functions`).
     """
     if vectors > 1 and most > NUMBERS.columns:
         if depth >= CONVOLUTION.far_weights and width % NUMBERS.pixels_of_far_weights == 0:

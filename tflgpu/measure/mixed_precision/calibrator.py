@@ -17,14 +17,19 @@ from tflgpu.compiler import Parts, Plans, make_plans
 from tflgpu.frontend.partition import Partition
 from tflgpu.graph.ir import Graph, TensorId
 from tflgpu.measure.mixed_precision.generated_inputs import generated_inputs, normalizations, scales
-from tflgpu.measure.mixed_precision.output_errors import OutputErrors
 from tflgpu.measure.mixed_precision.probe import Place, Probe
-from tflgpu.measure.mixed_precision.storage_search import Errors, Sensitivities, fewest_kept, sensitivities
+from tflgpu.measure.mixed_precision.storage_search import (
+    Errors,
+    OutputErrors,
+    Sensitivities,
+    fewest_kept,
+    sensitivities,
+)
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.passes.half_precision import keep_measured
 from tflgpu.plan.traffic import traffic
-from tflgpu.report.mixed_precision import KeptTensor, MixedPrecision
-from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.report.half_precision import KeptTensor, MixedPrecision
+from tflgpu.report.profile import Stopwatch
 from tflgpu.runtime.device_memory import DeviceMemory
 from tflgpu.runtime.input_check import InputCheck, Inputs
 from tflgpu.runtime.instance import Instance
