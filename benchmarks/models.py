@@ -28,7 +28,7 @@ import tflgpu
 from benchmarks import choices
 from benchmarks.contest.contender import timed
 from benchmarks.publish import publish
-from tflgpu.cli.processes import in_own_process
+from tflgpu.cli.own_processes import in_own_process
 from tflgpu.evaluate.accuracy import Deviation
 from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.inputs import random_input

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import tflgpu.processes.command_start  # noqa: F401 - sees to Ctrl-C while a command imports what follows
+import tflgpu.processes  # noqa: F401 - sees to Ctrl-C while a command imports what follows
 
 # isort: split
 from tflgpu.api import CompiledModel, compile, inspect

@@ -39,7 +39,7 @@ from tflgpu.options import Options
 from tflgpu.passes import optimize
 from tflgpu.passes.device.layouts import add_conversions
 from tflgpu.plan import Plan, make_plan
-from tflgpu.plan.executor_heuristics import clear_choice
+from tflgpu.plan.planning import clear_choice
 from tflgpu.report.describe import make_report
 from tflgpu.report.half_precision import MixedPrecision
 from tflgpu.report.profile import Stopwatch

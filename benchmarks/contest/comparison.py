@@ -43,7 +43,7 @@ from benchmarks.contest.turns import Result, measure, prepare
 from benchmarks.contest.worker import Worker
 from benchmarks.engines.executors import LAUNCHES, OWN
 from benchmarks.publish import PACKAGES, publish
-from tflgpu.cli.processes import in_own_process
+from tflgpu.cli.own_processes import in_own_process
 from tflgpu.options import Precision
 from tflgpu.runtime.opencl.devices import choose
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 import tflgpu
 from benchmarks.publish import publish
-from tflgpu.cli.processes import in_own_process
+from tflgpu.cli.own_processes import in_own_process
 from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.measure.half_check import CHOOSE
 from tflgpu.measure.mixed_precision.generated_inputs import small_picture, with_rounded_weights

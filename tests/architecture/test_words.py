@@ -87,11 +87,9 @@ EXPLAINED = (
     "page",
     "passes",
     "plan",
-    "processes",
     "report",
     "runtime",
     "target",
-    "tensor_buffer",
 )
 
 # Functions with these are called by others: a registry that says what they take, or callers of what they override.

@@ -15,7 +15,7 @@ from tests.cli.command import MODEL, as_json, invoke, succeed
 from tests.cli.documented import check
 from tests.conftest import missing
 from tflgpu.cli.commands.cache import parse_size
-from tflgpu.cli.processes import ProcessDied, in_own_process
+from tflgpu.cli.own_processes import ProcessDied, in_own_process
 from tflgpu.errors import CacheMissError
 
 TOKEN = f"{tflgpu.model_token(MODEL.read_bytes()):016x}"

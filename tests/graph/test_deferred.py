@@ -13,8 +13,7 @@ from tests.support.models import Builder
 from tests.support.planning import plan_of
 from tests.support.targets import CPU
 from tflgpu.frontend import graph_builder
-from tflgpu.graph.deferred import Deferred
-from tflgpu.graph.ir import Tensor
+from tflgpu.graph.ir import Deferred, Tensor
 
 pytest.importorskip("ai_edge_litert")
 

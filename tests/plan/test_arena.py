@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tflgpu.plan.arena import ALIGNMENT, Lifetime, lower_bound, part_bytes, place
+from tflgpu.plan.placement import ALIGNMENT, Lifetime, lower_bound, part_bytes, place
 
 WHOLE = 1 << 62  # bytes of a part: more than any arena has
 

@@ -11,7 +11,7 @@ from tests.support.targets import CPU, GPU, H200
 from tflgpu.frontend.entry_point import entry_point
 from tflgpu.frontend.lower import lower
 from tflgpu.graph.ir import Graph, Node, State, TensorId
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.model.reader import read_model
 from tflgpu.passes import optimize
 from tflgpu.plan import Plan

@@ -20,7 +20,7 @@ from tflgpu.compiler import compile_model
 from tflgpu.errors import DeviceError
 from tflgpu.opening import opener
 from tflgpu.options import CacheFiles, Execution, Options
-from tflgpu.plan import executor_heuristics
+from tflgpu.plan import planning
 from tflgpu.report.profile import Stopwatch
 from tflgpu.runtime import instance
 from tflgpu.runtime.executors.executor import Executor
@@ -67,11 +67,11 @@ def test_rivals_are_what_their_executors_alone_would_be() -> None:
 def test_waves_are_counted_on_the_devices_compute_units() -> None:
     for units, expected in ((1, "launch"), (20, None), (1000, "persistent")):
         plan = plan_of(network(160), replace(H200, compute_units=units))
-        assert executor_heuristics.clear_choice([plan]) == expected
+        assert planning.clear_choice([plan]) == expected
 
 
 def test_a_model_without_kernels_needs_no_choice() -> None:
-    assert executor_heuristics.clear_choice([]) == "persistent"
+    assert planning.clear_choice([]) == "persistent"
 
 
 class Clock:
@@ -115,8 +115,8 @@ def both(monkeypatch: pytest.MonkeyPatch, device_name: str) -> str:
     """The name of a device on which only measuring can tell, which a CPU is not."""
     found = [replace(d, executor="auto") for d in devices.devices()]
     let_devices_be(monkeypatch, *found)
-    monkeypatch.setattr(executor_heuristics, "FEW", 0.0)
-    monkeypatch.setattr(executor_heuristics, "MANY", np.inf)
+    monkeypatch.setattr(planning, "FEW", 0.0)
+    monkeypatch.setattr(planning, "MANY", np.inf)
     return device_name
 
 

@@ -18,7 +18,7 @@ import tflgpu
 from tests.quick import on_first_runtime
 from tests.safety.first_use import faults
 from tests.safety.models import scaled
-from tflgpu.cli.processes import in_own_process
+from tflgpu.cli.own_processes import in_own_process
 from tflgpu.runtime.opencl import devices, driver_files
 
 X = np.ones((1, 2, 2, 4), np.float32)

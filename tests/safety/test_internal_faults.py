@@ -54,7 +54,7 @@ def test_a_fault_in_a_declaration_names_the_operator(part: str, monkeypatch: pyt
     ("function", "where"),
     [
         ("tflgpu.frontend.partition.partition", "cutting the model into partitions"),
-        ("tflgpu.plan.kernels.lower_node", "planning the map of operator 0: "),
+        ("tflgpu.plan.planning.lower_node", "planning the map of operator 0: "),
         ("tflgpu.plan.planning.placement", "planning"),
         ("tflgpu.codegen.render._function", "rendering the map of operator 0: "),
         ("tflgpu.codegen.link._Memory", "giving kernels their memory"),
@@ -79,7 +79,7 @@ def test_what_concerns_the_process_passes(error: type[BaseException], monkeypatc
     def end(*_: object) -> NoReturn:
         raise error
 
-    monkeypatch.setattr("tflgpu.plan.kernels.lower_node", end)
+    monkeypatch.setattr("tflgpu.plan.planning.lower_node", end)
     with pytest.raises(error):
         compiled_without_device()
 

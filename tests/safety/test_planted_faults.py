@@ -7,7 +7,7 @@ import ast
 from scripts.mutate import python_rules, template_rules
 from scripts.mutate.mutant import ROOT, Mutant, known_equivalents
 
-FILES = ("tflgpu/plan/arena.py", "templates/executor/claiming.cl.j2", "templates/executor/grid_barrier.cl.j2")
+FILES = ("tflgpu/plan/placement.py", "templates/executor/claiming.cl.j2", "templates/executor/grid_barrier.cl.j2")
 
 
 def mutants_of(file: str) -> list[Mutant]:

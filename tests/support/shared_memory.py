@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from tflgpu.graph.ir import EpilogueOp, Input, Node, TensorId, Value, roots
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.kernels.shares import Shares
 from tflgpu.plan import Plan
-from tflgpu.plan.kernels import planned_kernel
 from tflgpu.plan.placement import placement
+from tflgpu.plan.planning import planned_kernel
 
 NAME = "an operand that changes nothing"
 

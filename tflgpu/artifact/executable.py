@@ -84,7 +84,7 @@ class Launch:
 
     operators: indices of the model's operators that it computes.
     macs: multiplications of convolutions and matrix products.
-    bytes: that it reads and writes, each counted once (:func:`tflgpu.plan.traffic.traffic`).
+    bytes: that it reads and writes, each counted once (:func:`tflgpu.plan.plan.traffic`).
     interval: number of its barrier interval. It depends only on launches of lower intervals, also through memory
     that several tensors use in turn.
     key: of its kernel, by which a narrower one is asked for: :meth:`tflgpu.kernels.request.Request.key`.

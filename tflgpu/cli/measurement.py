@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import tflgpu
 from tflgpu.api import CompiledModel
-from tflgpu.cli.processes import in_own_process
+from tflgpu.cli.own_processes import in_own_process
 from tflgpu.cli.tables import start_kind
 from tflgpu.evaluate.litert_peer import LiteRT, require_litert
 from tflgpu.inputs import random_input

@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 
 from tflgpu.cli.console import messages, print_error, reporting_errors
 from tflgpu.model.text import printable
-from tflgpu.processes.command_start import answer_interrupts
+from tflgpu.processes import answer_interrupts
 
 LOGGER = logging.getLogger("tflgpu")
 

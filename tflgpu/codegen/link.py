@@ -25,9 +25,9 @@ from tflgpu.graph.ir import Array, State, TensorId
 from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.kernel import Argument
 from tflgpu.plan import Plan
-from tflgpu.plan.arena import aligned
 from tflgpu.plan.barrier_intervals import barrier_intervals
-from tflgpu.plan.traffic import traffic
+from tflgpu.plan.placement import aligned
+from tflgpu.plan.plan import traffic
 from tflgpu.target import HALF_MAX, HOST_DTYPES, ITEM_BYTES
 
 

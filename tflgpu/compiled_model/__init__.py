@@ -5,10 +5,17 @@ This :class:`CompiledModel` has LiteRT's methods. What :func:`tflgpu.compile` re
 
 from __future__ import annotations
 
-from tflgpu.compiled_model.litert_environment import Environment, EnvironmentOptions
 from tflgpu.compiled_model.litert_model import CompiledModel
-from tflgpu.compiled_model.litert_options import CpuKernelMode, CpuOptions, GpuOptions, Options
-from tflgpu.compiled_model.vendor_options import IntelOpenVinoOptions, QualcommOptions
+from tflgpu.compiled_model.litert_options import (
+    CpuKernelMode,
+    CpuOptions,
+    Environment,
+    EnvironmentOptions,
+    GpuOptions,
+    IntelOpenVinoOptions,
+    Options,
+    QualcommOptions,
+)
 from tflgpu.hardware_accelerator import HardwareAccelerator
 from tflgpu.tensor_buffer import TensorBuffer
 

@@ -8,15 +8,12 @@ from os import PathLike, fsdecode
 from typing import Any, NoReturn, cast
 
 import tflgpu.options
-from tflgpu.compiled_model.litert_environment import Environment
-from tflgpu.compiled_model.litert_options import Options, chosen_options
-from tflgpu.compiled_model.loaded_signatures import LoadedSignatures
-from tflgpu.compiled_model.signature_model import Details
+from tflgpu.compiled_model.litert_options import Environment, Options, chosen_options
+from tflgpu.compiled_model.signature_model import Details, LoadedSignatures
 from tflgpu.errors import ModelError
 from tflgpu.hardware_accelerator import HardwareAccelerator
 from tflgpu.model.model_source import Buffer, ModelContent
-from tflgpu.tensor_buffer import TensorBuffer
-from tflgpu.tensor_buffer.memory import Memory
+from tflgpu.tensor_buffer import Memory, TensorBuffer
 
 
 class ClosedModelError(ValueError, AttributeError):

@@ -15,7 +15,7 @@ import numpy as np
 
 from tflgpu.fallback import litert_interpreter
 from tflgpu.fallback.litert_interpreter import REFUSALS, Array, Place
-from tflgpu.processes.server_process import ServerProcess, can_run, end_in_words
+from tflgpu.processes import ServerProcess, can_run, end_in_words
 
 Task = Literal["shapes", "prepare", "run"]
 

@@ -18,8 +18,7 @@ from itertools import count
 import numpy as np
 
 from tflgpu.errors import ModelError
-from tflgpu.graph.deferred import Deferred
-from tflgpu.graph.ir import Array, EpilogueOp, Node, State, Tensor, TensorId
+from tflgpu.graph.ir import Array, Deferred, EpilogueOp, Node, State, Tensor, TensorId
 from tflgpu.model.model import FileTensor, Operator, Subgraph
 from tflgpu.model.quantization import dequantized, grid_of, has_grid, is_quantized, scale_of, view_dtype
 from tflgpu.ops import Check, Emitter, Site

@@ -16,7 +16,7 @@ from tflgpu.frontend.control_flow.pieces import Call
 from tflgpu.frontend.run_time_sizes import GraphSizes
 from tflgpu.graph.ir import Graph, Node, Tensor
 from tflgpu.graph.layout import Shape
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.model.checks import LEAST_CUSTOM
 from tflgpu.model.model import FileTensor
 from tflgpu.model.run_time_numbers import Trim

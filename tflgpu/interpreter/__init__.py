@@ -6,11 +6,8 @@ tflgpu.interpreter``.
 
 from __future__ import annotations
 
-from tflgpu.interpreter.custom_ops import InterpreterWithCustomOps
 from tflgpu.interpreter.delegate import Delegate, load_delegate
-from tflgpu.interpreter.interpreter import Interpreter
-from tflgpu.interpreter.op_resolver import OpResolverType
-from tflgpu.interpreter.signature_runner import SignatureRunner
+from tflgpu.interpreter.interpreter import Interpreter, InterpreterWithCustomOps, OpResolverType, SignatureRunner
 
 __all__ = [
     "Delegate",

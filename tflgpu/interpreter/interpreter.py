@@ -1,24 +1,133 @@
-"""LiteRT's ``Interpreter`` on an OpenCL device."""
+"""LiteRT's ``Interpreter`` on an OpenCL device, and the runners of its signatures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from enum import Enum, unique
 from os import PathLike
+from typing import Any, Protocol
+from weakref import WeakSet
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from tflgpu.checking.option_declarations import require_defaults
 from tflgpu.checking.option_fields import GREATEST_SIZE, whole_number
 from tflgpu.interpreter.delegate import DECIDED_BY_FILE_OR_METHODS, chosen_options
 from tflgpu.interpreter.loaded_model import LoadedModel, read_content
-from tflgpu.interpreter.op_resolver import OpResolverType, check_resolver
-from tflgpu.interpreter.signature_runner import SignatureRunner
-from tflgpu.interpreter.subgraph_tensors import LEAST_INDEX, Array, Details
-from tflgpu.interpreter.views import Views
+from tflgpu.interpreter.subgraph_tensors import LEAST_INDEX, Array, Details, operator_details
 from tflgpu.model.model_source import Buffer
-from tflgpu.model.tensor_details import operator_details
 from tflgpu.options import Options, check_options
+
+
+@unique
+class OpResolverType(Enum):
+    """LiteRT's sets of CPU kernels, by its names and numbers. They make no difference to kernels of a device."""
+
+    AUTO = 0
+    BUILTIN = 1
+    BUILTIN_REF = 2
+    BUILTIN_WITHOUT_DEFAULT_DELEGATES = 3
+
+
+def check_resolver(given: object) -> None:
+    """Accept a member of :class:`OpResolverType`, LiteRT's own included. It has no effect.
+
+    Args:
+        given: The argument ``experimental_op_resolver_type`` of an Interpreter.
+
+    Raises:
+        ValueError: It is no such member.
+    """
+    name = given.name if isinstance(given, Enum) else None
+    if name not in OpResolverType.__members__:
+        raise ValueError(f"Unrecognized passed in op resolver type: {given}")
+
+
+class _Memory:
+    """Memory that a view and everything sliced from it keep alive."""
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+        self.__array_interface__ = array.__array_interface__
+
+
+class Views:
+    """Counts the views that were given out: a run replaces what they look at, and they would not notice."""
+
+    def __init__(self) -> None:
+        self._held: WeakSet[_Memory] = WeakSet()
+
+    def of(self, array: Array) -> Array:
+        """Return another array on the same memory, whose life is known.
+
+        Args:
+            array: The owner of the memory.
+        """
+        memory = _Memory(array)
+        self._held.add(memory)
+        return np.asarray(memory)
+
+    def check_released(self) -> None:
+        """Raise RuntimeError while a program holds a view, or a part of one."""
+        if self._held:
+            raise RuntimeError(
+                "There is at least 1 reference to internal data in the interpreter in the form of a numpy array or "
+                "slice. Be sure to only hold the function returned from tensor() if you are using raw data access."
+            )
+
+
+class HasModel(Protocol):
+    """Protocol of what a runner needs of an Interpreter."""
+
+    _model: LoadedModel
+
+
+class SignatureRunner:
+    """Runs one signature: keyword arguments by input name -> outputs by name.
+
+    :meth:`Interpreter.get_signature_runner` makes it. Its tensors are the interpreter's, so that
+    :meth:`Interpreter.get_tensor` can read them. Raises ValueError without an interpreter or for an unknown key.
+    """
+
+    def __init__(self, interpreter: HasModel | None = None, signature_key: str | None = None) -> None:
+        if not interpreter:
+            raise ValueError("None interpreter provided.")
+        if not signature_key:
+            raise ValueError("None signature_key provided.")
+        self._signature = interpreter._model.signature(signature_key)
+        self._tensors = interpreter._model.tensors(self._signature.subgraph)
+
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
+        """Run the signature. It is compiled anew whenever the inputs have other shapes than before.
+
+        Raises ValueError for wrong names or element types of inputs, RuntimeError if the model cannot be compiled for
+        the inputs' shapes, or fails.
+        """
+        known, tensors = self._signature.inputs, self._tensors
+        if len(inputs) != len(known):
+            raise ValueError(
+                "Invalid number of inputs provided for running a SignatureDef, "
+                f"expected {len(known)} vs provided {len(inputs)}"
+            )
+        for name, value in inputs.items():
+            if name not in known:
+                raise ValueError(f"Invalid Input name ({name}) for SignatureDef")
+            tensors.resize(known[name], value.shape)
+        tensors.allocate()
+        for name, value in inputs.items():
+            tensors.set(known[name], value)
+        tensors.invoke()
+        return {name: tensors.value(index).copy() for name, index in self._signature.outputs.items()}
+
+    def get_input_details(self) -> dict[str, Details]:
+        """LiteRT's description of each input by name."""
+        return {name: self._tensors.details(index) for name, index in self._signature.inputs.items()}
+
+    def get_output_details(self) -> dict[str, Details]:
+        """LiteRT's description of each output by name."""
+        return {name: self._tensors.details(index) for name, index in self._signature.outputs.items()}
 
 
 class Interpreter:
@@ -237,3 +346,27 @@ class Interpreter:
     def _get_tensor_details(self, tensor_index: int, subgraph_index: int) -> Details:
         """LiteRT's description of a tensor. Raises ValueError for an unknown one."""
         return self._model.tensors(subgraph_index).details(tensor_index)
+
+
+class InterpreterWithCustomOps(Interpreter):
+    """An :class:`Interpreter` for programs that register kernels in LiteRT's process.
+
+    Nothing here can run those kernels. A model that has such operators is refused by :meth:`allocate_tensors`, unless
+    a package adds them to tflgpu (docs/guide/custom-operators.md); other models run.
+
+    custom_op_registerers: functions, which are not called. Names of functions raise ValueError, as unknown ones do in
+    LiteRT, and anything else TypeError.
+    """
+
+    def __init__(
+        self, custom_op_registerers: Iterable[str | Callable[[int], None]] | None = None, **kwargs: Any
+    ) -> None:
+        for registerer in custom_op_registerers or ():
+            if isinstance(registerer, str):
+                raise ValueError(
+                    f"Looking up symbol '{registerer}' failed: kernels of LiteRT's process cannot run on a device; "
+                    "the documentation (Writing an operator in ten minutes) says how tflgpu gets operators"
+                )
+            if not callable(registerer):
+                raise TypeError(f"a function that registers an operator was expected, not {registerer!r}")
+        super().__init__(**kwargs)

@@ -8,8 +8,7 @@ import numpy as np
 
 from tflgpu.graph.ir import EpilogueOp, Input, Node, Operand, TensorId, Value, joint_sources
 from tflgpu.graph.layout import LANES
-from tflgpu.graph.new_tensors import NewTensors
-from tflgpu.graph.rewrite_rules import AnyGraph
+from tflgpu.graph.rewrite_rules import AnyGraph, NewTensors
 from tflgpu.ops.epilogue_ops import FUNCTIONS
 from tflgpu.ops.image.convolution import Convolution
 

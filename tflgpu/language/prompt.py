@@ -13,7 +13,7 @@ from typing import Any
 from tflgpu.errors import ModelError
 from tflgpu.language import template_renderer
 from tflgpu.language.language_metadata import LanguageMetadata
-from tflgpu.processes.server_process import can_run, end_in_words
+from tflgpu.processes import can_run, end_in_words
 
 RENDERER = Path(template_renderer.__file__)
 

@@ -8,8 +8,10 @@ with litert_lm.Engine("model.litertlm") as engine, engine.create_conversation() 
 
 from __future__ import annotations
 
-from tflgpu.litert_lm.backends import CPU, GPU, Backend
 from tflgpu.litert_lm.configs import (
+    CPU,
+    GPU,
+    Backend,
     BenchmarkInfo,
     ConstrainedDecodingConfig,
     LogSeverity,
@@ -22,10 +24,17 @@ from tflgpu.litert_lm.configs import (
     set_min_log_severity,
 )
 from tflgpu.litert_lm.litert_lm_conversation import Conversation
-from tflgpu.litert_lm.litert_lm_engine import Engine
-from tflgpu.litert_lm.litert_lm_session import Session
-from tflgpu.litert_lm.messages import Content, Contents, Message, Role, ToolCall
-from tflgpu.litert_lm.tools import Tool, ToolEventHandler, tool_from_function
+from tflgpu.litert_lm.litert_lm_engine import Engine, Session
+from tflgpu.litert_lm.messages import (
+    Content,
+    Contents,
+    Message,
+    Role,
+    Tool,
+    ToolCall,
+    ToolEventHandler,
+    tool_from_function,
+)
 
 __all__ = [
     "CPU",

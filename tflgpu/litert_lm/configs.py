@@ -8,9 +8,46 @@ import logging
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
-from tflgpu.language import Sampling
+from tflgpu.language import Sampling, Statistics
+
+
+class Backend:
+    """Kind of device that runs a model: ``Backend.CPU()`` or ``Backend.GPU()``."""
+
+    CPU: ClassVar[type[CPU]]
+    GPU: ClassVar[type[GPU]]
+
+    def get_name(self) -> str:
+        """Return the kind of device, in small letters."""
+        return type(self).__name__.lower()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CPU(Backend):
+    """CPU that has an OpenCL runtime.
+
+    Attributes:
+        thread_count: How many cores to use; None for all.
+    """
+
+    thread_count: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPU(Backend):
+    """GPU that has an OpenCL driver.
+
+    Attributes:
+        gpu_decode_steps_per_sync: Without effect: two steps are under way at a time.
+    """
+
+    gpu_decode_steps_per_sync: int | None = None
+
+
+Backend.CPU = CPU
+Backend.GPU = GPU
 
 
 class LogSeverity(enum.IntEnum):
@@ -185,3 +222,20 @@ def changed(
         forbidden = dict.fromkeys(suppressed.suppress_tokens or (), -math.inf)
         chosen = replace(chosen, bias={**chosen.bias, **forbidden})
     return chosen
+
+
+def benchmark_info(seconds: float, taken: Statistics | None) -> BenchmarkInfo:
+    """Return the times of an engine's last answer.
+
+    Args:
+        seconds: Time until the engine was ready.
+        taken: The answer's tokens and times; None if there was no answer.
+
+    Raises:
+        RuntimeError: There was none.
+    """
+    if taken is None:
+        raise RuntimeError("there is no answer yet; times are known after the first one")
+    first = taken.prefill_seconds + (1 / taken.decode_rate if taken.decode_rate else 0.0)
+    read = taken.prompt_tokens - taken.kept_tokens
+    return BenchmarkInfo(seconds, first, read, taken.prefill_rate, taken.new_tokens, taken.decode_rate)

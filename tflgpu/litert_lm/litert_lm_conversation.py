@@ -8,17 +8,16 @@ from typing import Any, Self
 from tflgpu import language
 from tflgpu.language import Reply, Sampling
 from tflgpu.language.grammars import TokenConstraint
-from tflgpu.litert_lm.benchmark_times import benchmark_info
 from tflgpu.litert_lm.configs import (
     BenchmarkInfo,
     RepetitionPenaltyConfig,
     ResponseFormat,
     SuppressTokensConfig,
     ThinkingConfig,
+    benchmark_info,
     changed,
 )
-from tflgpu.litert_lm.messages import Contents, Message, as_message
-from tflgpu.litert_lm.tools import Tool, ToolEventHandler, tool_from_function
+from tflgpu.litert_lm.messages import Contents, Message, Tool, ToolEventHandler, as_message, tool_from_function
 
 Said = str | Contents | Mapping[str, Any]
 

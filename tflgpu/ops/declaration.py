@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tflgpu.graph.deferred import Deferred
-from tflgpu.graph.ir import EpilogueOp, Input, Node, Operand, Tensor, Value
+from tflgpu.graph.ir import Deferred, EpilogueOp, Input, Node, Operand, Tensor, Value
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import Subgraph
 from tflgpu.model.quantization import Grid

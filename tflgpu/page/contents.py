@@ -17,7 +17,7 @@ from tflgpu.kernels.kernel import Argument
 from tflgpu.options import Options
 from tflgpu.passes import optimize
 from tflgpu.plan import Plan, PlannedKernel, make_plan
-from tflgpu.plan.traffic import traffic
+from tflgpu.plan.plan import traffic
 from tflgpu.report.profile import KernelTime, Profile, Rates
 from tflgpu.report.report import OperatorReport, Report
 from tflgpu.target import Target

@@ -16,7 +16,7 @@ from math import isclose, prod
 import numpy as np
 
 from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, TensorId, Value
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.ops.arithmetic.reduction import LayerNorm, Reduce
 
 # The meaning of a function's result, by the function and the meanings of its operands; "x" and "constant" stand for

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tflgpu.graph.ir import Array, Graph, Node, TensorId
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.ops.movement.indexing import Gather, Lookup, Position, follow
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
 

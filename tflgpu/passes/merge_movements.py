@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId, remove_dead
 from tflgpu.graph.layout import Shape, geometry_of, keeps_bytes, without_units
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.kernels.fusing import is_pointwise, kernel_inputs
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import POINTWISE

@@ -14,7 +14,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Graph, Node, TensorId, joint_sources
 from tflgpu.graph.layout import LANES, Shape
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Array, Graph, Node, TensorId
 from tflgpu.graph.layout import LANES, Shape, keeps_bytes
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.kernels.fusing import kernel_inputs
 from tflgpu.ops.arithmetic.matmul import MatMul
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange

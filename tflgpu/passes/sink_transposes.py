@@ -13,7 +13,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Graph, Node, TensorId
 from tflgpu.graph.layout import Shape, keeps_bytes
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.ops.movement.shaping import Concatenate, Rearrange, slice_start
 
 # Inputs of one concatenation: each is a pointer and an offset among its kernel's arguments, for which OpenCL promises

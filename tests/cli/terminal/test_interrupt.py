@@ -39,7 +39,7 @@ app()
 # A verb that waits for a process of its own, which says so.
 PARENT = """
 from tflgpu.cli import app
-from tflgpu.cli.processes import in_own_process
+from tflgpu.cli.own_processes import in_own_process
 @app.command("wait")
 def wait() -> None:
     in_own_process(exec, "import time; print('begun', flush=True); time.sleep(60)")

@@ -15,7 +15,7 @@ from tests.support import template_cases
 from tests.support.limited_devices import Simulation, limited
 from tests.support.planning import plan_of
 from tflgpu.plan import Plan
-from tflgpu.plan.traffic import traffic
+from tflgpu.plan.plan import traffic
 from tflgpu.target import Limits, Target, cpu_work
 
 CORES = Target(family="cpu", compute_units=2, storage="float", executor="claiming")

@@ -22,8 +22,8 @@ from tflgpu.kernels.kernel import Grid, Storage
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.image.convolution import Convolution, Depthwise
 from tflgpu.ops.image.window import POINTWISE, Padding, Window
-from tflgpu.plan.kernels import planned_kernel
 from tflgpu.plan.plan import Plan, PlannedKernel
+from tflgpu.plan.planning import planned_kernel
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program
 from tflgpu.target import ElementType, Target

@@ -17,7 +17,7 @@ from tests.support.planning import plan_of
 from tflgpu.codegen.functions import Body, Function, body_of
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
-from tflgpu.plan.traffic import traffic
+from tflgpu.plan.plan import traffic
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import make_kernel

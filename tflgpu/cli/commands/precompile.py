@@ -20,7 +20,7 @@ from tflgpu.artifact.cache.bundle import Sign, Written, signer
 from tflgpu.artifact.cache.disk_cache import pack
 from tflgpu.cli.arguments import AsJson, with_options
 from tflgpu.cli.console import REPORTED, Listing, console, message_of, note, print_error, print_json, print_warning
-from tflgpu.cli.processes import end_processes, in_own_process
+from tflgpu.cli.own_processes import end_processes, in_own_process
 from tflgpu.cli.progress import display
 from tflgpu.cli.tables import start_kind
 from tflgpu.measure.device_model import planned_target

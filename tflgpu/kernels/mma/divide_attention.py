@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.kernels.gpu.divided.divided_keys import in_parts
 from tflgpu.kernels.gpu.divided.division import Division, divide_nodes
 from tflgpu.kernels.mma import MMA

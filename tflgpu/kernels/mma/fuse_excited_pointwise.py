@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from tflgpu.graph.ir import EpilogueOp, Graph, Node, Tensor, TensorId, joint_sources
 from tflgpu.graph.layout import Geometry
-from tflgpu.graph.new_tensors import NewTensors
-from tflgpu.graph.rewrite_rules import AnyGraph, Built, Match, Rule, op, rewrite
+from tflgpu.graph.rewrite_rules import AnyGraph, Built, Match, NewTensors, Rule, op, rewrite
 from tflgpu.kernels.candidates import Candidate, Tile
 from tflgpu.kernels.convolutions import unrolls
 from tflgpu.kernels.demand import cycles

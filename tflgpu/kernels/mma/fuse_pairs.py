@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from tflgpu.graph.ir import Graph, Node, TensorId
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.kernels.candidates import Candidate
 from tflgpu.kernels.convolutions import unrolls
 from tflgpu.kernels.fused_convolutions import DepthwisePointwise

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from tflgpu.graph.ir import Node, Tensor, TensorId
 from tflgpu.graph.layout import Geometry, Shape
-from tflgpu.graph.new_tensors import NewTensors
-from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, op, rewrite
+from tflgpu.graph.rewrite_rules import Built, Draft, Match, NewTensors, Rule, op, rewrite
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
 from tflgpu.kernels.kernel import Storage

@@ -27,7 +27,7 @@ from tflgpu.measure.mixed_precision.storage_search import (
 )
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.passes.half_precision import keep_measured
-from tflgpu.plan.traffic import traffic
+from tflgpu.plan.plan import traffic
 from tflgpu.report.half_precision import KeptTensor, MixedPrecision
 from tflgpu.report.profile import Stopwatch
 from tflgpu.runtime.device_memory import DeviceMemory

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tflgpu.graph.ir import Tensor
+from tflgpu.graph.ir import Array, Tensor
 from tflgpu.graph.layout import Shape
 from tflgpu.ops.checks import index_check
 from tflgpu.ops.declaration import (
     ANY,
     INTEGERS,
-    Array,
     Check,
     Emitter,
     Site,

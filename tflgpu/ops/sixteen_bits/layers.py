@@ -14,8 +14,7 @@ from math import prod
 
 import numpy as np
 
-from tflgpu.graph.deferred import Deferred
-from tflgpu.graph.ir import Array, EpilogueOp, Input, Operand, Tensor, Value
+from tflgpu.graph.ir import Array, Deferred, EpilogueOp, Input, Operand, Tensor, Value
 from tflgpu.model.quantization import BIASED_OPERANDS, Grid
 from tflgpu.ops.arithmetic.matmul import batch_matmul
 from tflgpu.ops.arithmetic.reduction import reduce_node, reduction_axes

@@ -13,7 +13,7 @@ from itertools import chain
 import numpy as np
 
 from tflgpu.graph.ir import Array, EpilogueOp, Graph, Input, Node, Operand, Tensor, TensorId, Value
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.kernels.epilogue_scales import without_division
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.rewriting import Planning

@@ -7,8 +7,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from tflgpu.graph.deferred import stored_elements
-from tflgpu.graph.ir import Graph, Input, KeptFor, Node, TensorId
+from tflgpu.graph.ir import Graph, Input, KeptFor, Node, TensorId, stored_elements
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.image.window import Pool
 from tflgpu.passes.half_precision.amplification import MOST, Amplifications, averages_products

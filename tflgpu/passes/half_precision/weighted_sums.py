@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tflgpu.graph.deferred import stored_elements
-from tflgpu.graph.ir import Graph, Node
+from tflgpu.graph.ir import Graph, Node, stored_elements
 from tflgpu.ops.arithmetic.matmul import MatMul
 from tflgpu.ops.image.convolution import output_channel_axis
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyopencl as cl
 
 from tflgpu.errors import BuildError
-from tflgpu.processes.server_process import ServerProcess, can_run, end_in_words
+from tflgpu.processes import ServerProcess, can_run, end_in_words
 from tflgpu.runtime.opencl import compiler_server
 from tflgpu.runtime.opencl.devices import root_device
 from tflgpu.runtime.opencl.driver_files import source_of

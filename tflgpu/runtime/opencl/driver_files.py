@@ -190,7 +190,7 @@ def answer_of(library: str, seconds: float = SECONDS) -> Answer:
     """
     import subprocess  # where there is no such library, a start does without all of these
 
-    from tflgpu.processes.server_process import can_run, signal_name
+    from tflgpu.processes import can_run, signal_name
     from tflgpu.runtime.opencl import ask_driver
 
     script = Path(ask_driver.__file__)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tflgpu.graph.ir import Node, Tensor
 from tflgpu.graph.layout import LANES, Geometry
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.kernels.architecture import lowering_of
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tflgpu.graph.ir import Node, TensorId
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rewriting import Planning

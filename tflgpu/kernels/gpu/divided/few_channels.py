@@ -9,7 +9,7 @@ from collections.abc import Callable
 from math import inf
 from operator import itemgetter
 
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.divided import kn2row, width_blocking
 from tflgpu.kernels.gpu.divided.division import Division, divide_nodes

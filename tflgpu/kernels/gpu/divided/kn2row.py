@@ -15,7 +15,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Array, Node, Tensor
 from tflgpu.graph.layout import Geometry
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
 from tflgpu.kernels.gpu.divided.division import Division, fits
 from tflgpu.kernels.gpu.divided.shared_sums import least_cycles, waiting_cycles

@@ -12,7 +12,7 @@ from math import inf, prod
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
 from tflgpu.graph.layout import Geometry
-from tflgpu.graph.new_tensors import NewTensors
+from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.kernels.architecture import lowering_of, sharing_lowering
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
 from tflgpu.kernels.gpu import GPU

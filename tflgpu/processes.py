@@ -1,6 +1,11 @@
-"""A file of this package as a program in a process of its own, which answers requests by its standard input and output.
+"""Programs in processes of their own, and how Ctrl-C ends the process of the command line while it imports.
 
-A fork would copy the threads of OpenCL's drivers, and multiprocessing would import the user's main module.
+:mod:`tflgpu` imports this module before all others, and it imports next to nothing: Python would raise
+KeyboardInterrupt in the middle of an import, and print where. :class:`tflgpu.cli.usage.Verbs` then answers Ctrl-C
+itself.
+
+A server is a file of this package as a program in a process of its own, which answers requests by its standard input
+and output. A fork would copy the threads of OpenCL's drivers, and multiprocessing would import the user's main module.
 """
 
 from __future__ import annotations
@@ -11,11 +16,32 @@ import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import subprocess
+    from pathlib import Path
+    from typing import IO
+
+
+def _is_command() -> bool:
+    """Whether this process was started as ``tflgpu`` or ``python -m tflgpu``; its workers were not."""
+    first, given = (getattr(sys, "argv", None) or [""])[0], sys.orig_argv
+    if first == "-m":  # as long as Python looks for the module
+        return "tflgpu" in given[given.index("-m") + 1 :][:1]
+    return os.path.basename(first).removesuffix(".exe") == "tflgpu" and first in given
+
+
+IS_COMMAND = _is_command() and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+if IS_COMMAND:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def answer_interrupts() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt from now on, as in any program of Python."""
+    if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def can_run(script: Path) -> bool:
