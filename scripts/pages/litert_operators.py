@@ -9,7 +9,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 from tflgpu.frontend.control_flow.call import CONTROL_FLOW
 from tflgpu.frontend.resource_variables import VARIABLE_OPERATORS
-from tflgpu.model.checks import LEAST_CUSTOM
+from tflgpu.model.file_checks import LEAST_CUSTOM
 from tflgpu.model.operator_options import BUILTINS
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.ops import REGISTRY

@@ -13,7 +13,7 @@ from operator import gt
 
 from tflgpu.frontend.lowered import Entry
 from tflgpu.graph.ir import Tensor
-from tflgpu.model.checks import called_by
+from tflgpu.model.file_checks import called_by
 from tflgpu.model.model import FileTensor, Model, Operator, Subgraph
 from tflgpu.model.quantization import LEAST_SCALE, is_quantized
 from tflgpu.ops.declaration import COMPLEX

@@ -19,8 +19,8 @@ from tflgpu.frontend.resource_variables import VARIABLE_OPERATORS, variables_as_
 from tflgpu.frontend.run_time_sizes import GraphSizes
 from tflgpu.graph.ir import Array, Graph, Tensor, TensorId, remove_dead
 from tflgpu.graph.layout import Shape
-from tflgpu.model.checks import called_by
 from tflgpu.model.constants import densified
+from tflgpu.model.file_checks import called_by
 from tflgpu.model.model import FileTensor, Model, Operator, Subgraph, VariableUse
 from tflgpu.model.quantization import (
     Grid,

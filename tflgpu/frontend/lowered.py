@@ -17,7 +17,7 @@ from tflgpu.frontend.run_time_sizes import GraphSizes
 from tflgpu.graph.ir import Graph, Node, Tensor
 from tflgpu.graph.layout import Shape
 from tflgpu.graph.rewrite_rules import NewTensors
-from tflgpu.model.checks import LEAST_CUSTOM
+from tflgpu.model.file_checks import LEAST_CUSTOM
 from tflgpu.model.model import FileTensor
 from tflgpu.model.run_time_numbers import Trim
 from tflgpu.model.tensor_info import TensorIndex

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from tflgpu.errors import ModelError
 from tflgpu.frontend.cpu_assumptions import TABLE_OPERATORS, hash_tables
-from tflgpu.model.checks import called_by
+from tflgpu.model.file_checks import called_by
 from tflgpu.model.model import (
     NUMPY_TYPES,
     Array,

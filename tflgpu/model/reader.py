@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from tflgpu.errors import ModelError
 from tflgpu.graph.layout import Shape
-from tflgpu.model.checks import (
+from tflgpu.model.constants import external_buffer, with_block_scales
+from tflgpu.model.file_checks import (
     check_arity,
     check_calls,
     check_custom_options,
@@ -28,7 +29,6 @@ from tflgpu.model.checks import (
     check_option_values,
     check_raw,
 )
-from tflgpu.model.constants import external_buffer, with_block_scales
 from tflgpu.model.flat_table import Bytes, FlatTable, buffer_bytes, stored_bytes
 from tflgpu.model.model import DTYPES, NUMPY_TYPES, Array, FileTensor, Model, Operator, Signature, Subgraph, itemsize
 from tflgpu.model.model_source import described

@@ -9,7 +9,7 @@ from tflgpu.errors import ModelError
 from tflgpu.frontend.control_flow.counting import known_iterations
 from tflgpu.frontend.graph_builder import GraphBuilder
 from tflgpu.graph.ir import Tensor
-from tflgpu.model.checks import called_by
+from tflgpu.model.file_checks import called_by
 from tflgpu.model.model import Model, Operator, Subgraph
 from tflgpu.model.quantization import is_quantized
 
