@@ -51,7 +51,7 @@ def test_optimizing_twice_changes_nothing_more(build_graph: Callable[[], Graph])
 def test_every_pass_is_tested() -> None:
     assert PASSES.keys() <= {
         "sum_squares",  # tests/measure/test_half_attacks.py
-        "find_layer_norms",  # tests/kernels/rows/test_rows.py
+        "find_layer_norms",  # tests/kernels/test_rows.py
         "find_softmaxes",  # test_find_softmaxes.py
         "gather_rows",  # test_gather_rows.py
         "join_depthwise",  # test_join_depthwise.py
@@ -64,7 +64,7 @@ def test_every_pass_is_tested() -> None:
         "merge_products",  # test_merge_products.py
         "merge_padding",
         "merge_rounding",
-        "pad_heads",  # tests/kernels/rows/test_attention.py
+        "pad_heads",  # tests/kernels/test_attention.py
         "fold_affine",
         "merge_affine",
         "nest_concatenations",

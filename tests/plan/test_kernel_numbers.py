@@ -34,4 +34,4 @@ def test_a_row_has_the_numbers_that_are_declared() -> None:
         pass
 
     with pytest.raises(TypeError):
-        kernel_numbers("sorting", Other)
+        kernel_numbers("portable/sorting", Other)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tests.kernels.portable import crops, detections
-from tests.kernels.sorting import sorted_rows
+from tests.kernels.portable import crops, detections, sorted_rows
 from tests.ops import reference, windows
 from tests.ops.case import Net, Tensor, largest
 from tests.ops.rows import recurrent

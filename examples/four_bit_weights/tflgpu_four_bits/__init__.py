@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tflgpu.graph.ir import Tensor
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.portable.item_products import ItemProductsParameters
+from tflgpu.kernels.portable.matrix_products import ItemProductsParameters
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops import Emitter, Site, declare

@@ -19,7 +19,7 @@ from tests.support.planning import plan_of
 from tests.support.running import run_chosen
 from tests.support.targets import GPU
 from tflgpu.kernels.candidates import TileConfig
-from tflgpu.kernels.portable.tuned_groups import SIZES
+from tflgpu.kernels.portable.matmul_kernels import SIZES
 from tflgpu.kernels.request import Request
 from tflgpu.target import Limits, Target
 

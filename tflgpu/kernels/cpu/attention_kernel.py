@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES
+from tflgpu.kernels.attention import Attention, AttentionParameters, operands_of
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.block_products import rows_in_registers, step_cycles, vectors_in_registers
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.rows.attention import Attention, AttentionParameters, operands_of
 from tflgpu.kernels.tiling import even_part, most_per_tile, power_of_two, tile_count
 from tflgpu.target import Target
 from tflgpu.target.kernel_numbers import kernel_numbers

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES, Size
+from tflgpu.kernels.attention import Attention, AttentionParameters, operands_of
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.portable.costs import KLoopWork
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.rows.attention import Attention, AttentionParameters, operands_of
 from tflgpu.kernels.tiling import LOCAL_VEC4S, SPLIT_K, fits_local, split_workspace, tile_count, waves
 from tflgpu.target import Limits, Target
 from tflgpu.target.kernel_numbers import kernel_numbers

@@ -16,8 +16,8 @@ from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.packing import RUNTIME_BLOCK, Groups, block_inputs
 from tflgpu.kernels.phases import Phases, phases_of
 from tflgpu.kernels.portable.costs import KLoopWork
-from tflgpu.kernels.portable.item_products import ItemProductsParameters
-from tflgpu.kernels.portable.tuned_groups import choose_with_group
+from tflgpu.kernels.portable.matmul_kernels import choose_with_group
+from tflgpu.kernels.portable.matrix_products import ItemProductsParameters
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, split_workspace, tile_count
 from tflgpu.ops.image.convolution import Convolution, TransposeConvolution

@@ -14,7 +14,7 @@ from tflgpu.kernels.convolutions import depthwise_arguments, has_unrolled_taps
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.portable.costs import KLoopWork
-from tflgpu.kernels.portable.tuned_groups import choose_with_group
+from tflgpu.kernels.portable.matmul_kernels import choose_with_group
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.convolution import Depthwise

@@ -13,10 +13,15 @@ from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.portable.costs import KLoopWork
+from tflgpu.kernels.portable.matmul_kernels import (
+    ROWS,
+    VectorTile,
+    choose_with_group,
+    vector_candidates,
+    vector_product,
+)
 from tflgpu.kernels.portable.matrix_products import MatrixProduct, MatrixTile, Side, matrix_product, order
 from tflgpu.kernels.portable.matrix_products import candidates as product_candidates
-from tflgpu.kernels.portable.tuned_groups import choose_with_group
-from tflgpu.kernels.portable.vector_products import ROWS, VectorTile, vector_candidates, vector_product
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.stored_integers import stored_integers
 from tflgpu.target import Target

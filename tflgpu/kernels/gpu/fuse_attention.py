@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tflgpu.graph.ir import Graph, TensorId
+from tflgpu.kernels.attention import with_attention
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.attention_kernel import rows_held
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.rows.find_attention import with_attention
 from tflgpu.target import Target
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES
+from tflgpu.kernels.attention import Attention
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Kernel, Parameters
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.rows.attention import Attention
 from tflgpu.kernels.tiling import tile_count, waves
 
 HELD_VEC4S = 16  # of all parts that a work-item has in registers

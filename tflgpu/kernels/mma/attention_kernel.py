@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from tflgpu.graph.layout import LANES, Size
+from tflgpu.kernels.attention import Attention, AttentionParameters, Reach, operands_of
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.kernel import Kernel
@@ -14,7 +15,6 @@ from tflgpu.kernels.mma import LEAST_GROUP, MMA
 from tflgpu.kernels.mma.gemm.k_tiles import HALF_BYTES, LOCAL_BYTES
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.rows.attention import Attention, AttentionParameters, Reach, operands_of
 from tflgpu.kernels.tiling import local_vec4s, tile_count
 from tflgpu.target import ITEM_BYTES, VEC4_BYTES, ElementType, Target
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tflgpu.graph.rewrite_rules import NewTensors
+from tflgpu.kernels.attention import Attention
 from tflgpu.kernels.gpu.divided.divided_keys import in_parts
 from tflgpu.kernels.gpu.divided.division import Division, divide_nodes
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.attention_kernel import candidates, suits
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rewriting import Planning
-from tflgpu.kernels.rows.attention import Attention
 
 
 @MMA.rewrite("divide")

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 KERNELS: tuple[str, ...] = (
-    "concatenate",
     "gather_kernel",
-    "lookup_kernel",
-    "map",
-    "overwrite_kernel",
-    "rearrange",
     "scatter_kernel",
     "strided_kernel",
 )

@@ -1,4 +1,4 @@
-"""The kernel of the ``gather`` node."""
+"""The kernel of the ``gather`` node, and those of transposes, slices and padding, which are such gathers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.stored_integers import integers_of, packed_block
 from tflgpu.kernels.tiling import tile_count
-from tflgpu.ops.movement.indexing import Digit, Gather, Lookup, follow
+from tflgpu.ops.movement.indexing import Digit, Gather, Lookup, Position, follow
+from tflgpu.ops.movement.shaping import Rearrange
 
 # Elements of a table from which on it is not made floats, and below which places in it are 32-bit integers.
 LEAST_PACKED, MOST_PACKED = 1 << 12, 1 << 31
@@ -181,3 +182,17 @@ def _still(term: Digit | Lookup, channel: int) -> bool:
     if isinstance(term, Digit):
         return term.axis != channel or (term.divisor % LANES == 0 and term.shift % LANES == 0)
     return all(m.axis != channel for m in term.places)
+
+
+def copy_kernel(request: Request, parameters: ItemParameters) -> Kernel:
+    """Return a kernel of one input, ``src``, whose items are vec4s of the output."""
+    return item_kernel(request, parameters, [request.activation("src", 0)], 30, value_type=request.input(0).vector)
+
+
+@PORTABLE.lowering("rearrange", reads_grids=True)
+def rearrange_kernel(request: Request) -> Kernel:
+    """Return a transpose, slice or padding whose work-items each move a vec4 of the output."""
+    attributes = request.attributes(Rearrange)
+    positions = (Position(() if m.axis is None else (Digit(m.axis, m.step),), m.start) for m in attributes.axes)
+    gather = Gather(tuple(positions), attributes.fill)
+    return copy_kernel(request, gather_parameters(request, gather, [request.activation("src", 0)]))

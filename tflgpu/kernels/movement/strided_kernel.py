@@ -1,4 +1,4 @@
-"""The kernel of reshapes, and of movements that strides tell."""
+"""Kernels of reshapes and movements along strides, of concatenations, and of elementwise functions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from math import prod
 
 from tflgpu.graph.layout import LANES, Size
-from tflgpu.kernels.access import Digit, digits_of, keeps_units, keeps_vec4s
+from tflgpu.kernels.access import Access, Coordinate, Digit, access, coordinates, digits_of, keeps_units, keeps_vec4s
 from tflgpu.kernels.architecture import PORTABLE
-from tflgpu.kernels.items import ItemParameters
-from tflgpu.kernels.kernel import Kernel, Storage
-from tflgpu.kernels.movement.rearrange import copy_kernel
+from tflgpu.kernels.items import ItemParameters, item_kernel
+from tflgpu.kernels.kernel import Argument, Kernel, Storage
+from tflgpu.kernels.movement.gather_kernel import copy_kernel
 from tflgpu.kernels.request import Request
-from tflgpu.ops.movement.shaping import Strided, whole
+from tflgpu.ops.movement.shaping import Concatenate, Strided, whole
+from tflgpu.ops.sixteen_bits.lookup import Lookup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,3 +51,93 @@ def moved_unit(strided: Strided, source: Storage, output: Storage) -> tuple[str,
     if keeps_vec4s(strided, source.geometry, output.geometry):
         return "vec4", LANES
     return "element", 1
+
+
+@dataclass(frozen=True)
+class ConcatenatedInput:
+    """One input of a concatenation: ``size`` coordinates from ``start`` on, which is ``shift`` vec4s in its strides."""
+
+    access: Access
+    start: int
+    size: int
+    shift: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConcatenateParameters(ItemParameters, template="movement/concatenate", stores_once=True):
+    """Parameters of ``templates/movement/concatenate.cl.j2``."""
+
+    parts: Sequence[ConcatenatedInput]
+    axis: Coordinate
+    whole_vec4s: bool
+
+
+@PORTABLE.lowering("concatenate", reads_grids=True)
+def concatenate_kernel(request: Request) -> Kernel:
+    """Return a concatenation whose work-items each move a vec4 of the output."""
+    attributes, node, output = request.attributes(Concatenate), request.node, request.output.geometry
+    axis, rank = attributes.axis, len(output.shape)
+    parts, arguments, start = [], [], 0
+    for i in range(len(node.inputs) - len(node.epilogue_inputs)):
+        argument, g = request.operand(f"part{i}", i), request.shape(i)
+        reach = access(argument.name, argument, g.shape, output.shape, fixed=())
+        stride = g.axis_strides[axis] if axis < rank - 1 else g.plane
+        shift = start * stride if axis < rank - 1 else start // LANES * stride
+        parts.append(ConcatenatedInput(reach, start, g.shape[axis], shift))
+        arguments.append(argument)
+        start += g.shape[axis]
+    parameters = ConcatenateParameters(
+        parts=parts,
+        axis=coordinates(output.shape)[axis],
+        whole_vec4s=all(p.start % LANES == 0 for p in parts),
+    )
+    cost, value_type = 20 + 4 * len(parts), parts[0].access.vector
+    return item_kernel(request, parameters, arguments, cost, value_type=value_type)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapParameters(ItemParameters, template="movement/map", stores_once=True):
+    """Parameters of ``templates/movement/map.cl.j2``."""
+
+    primary: Access
+    pixels: int
+    dirty: bool
+
+    @property
+    def read_where_stored(self) -> frozenset[str]:
+        """The primary, if it does not broadcast and lies as the output does."""
+        return frozenset({self.primary.name} if self.primary.same else ())
+
+
+@PORTABLE.lowering("map", reads_grids=True)
+def map_kernel(request: Request) -> Kernel:
+    """Elementwise functions of a vec4 of the output."""
+    g, source = request.output.geometry, request.operand("src", 0)
+    if source.tensor is not None and request.input(0).linear:
+        primary = access("src", source, request.shape(0).shape, g.shape, linear=True)
+    else:
+        primary = request.operand_access(source, 0)
+    pixels = 4 if request.target.family == "cpu" else 1
+    items = g.batch * g.slices * (g.plane // pixels + g.plane % pixels)
+    parameters = MapParameters(primary=primary, pixels=pixels, dirty=primary.splat)
+    cost = 4 * pixels * (1 + len(request.node.epilogue))
+    return item_kernel(request, parameters, [source], cost, items=items, value_type=primary.vector)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookupParameters(ItemParameters, template="movement/lookup", stores_once=True):
+    """Parameters of ``templates/movement/lookup.cl.j2``."""
+
+    src: Argument
+    scale: float
+    least: float
+    dirty: bool = True
+
+
+@PORTABLE.lowering("lookup", reads_grids=True)
+def lookup_kernel(request: Request) -> Kernel:
+    """Return a work-item computes a vec4 of the output."""
+    attributes, source = request.attributes(Lookup), request.operand("src", 0)
+    parameters = LookupParameters(src=source, scale=attributes.scale, least=attributes.least)
+    arguments = source, request.operand("table", 1)
+    return item_kernel(request, parameters, arguments, 40, value_type="int")

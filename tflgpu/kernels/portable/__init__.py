@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 KERNELS: tuple[str, ...] = (
-    "convolution_kernels",
     "detection_kernels",
-    "landmark_kernels",
-    "local_response",
+    "image_kernels",
+    "long_rows",
     "lstm_kernel",
     "matmul_kernels",
-    "pooling_kernels",
     "reduction_kernels",
-    "resampling",
     "scan_kernels",
 )

@@ -12,10 +12,20 @@ from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import bias_argument
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters
 from tflgpu.kernels.portable.costs import KLoopWork
-from tflgpu.kernels.portable.item_products import ItemProductsParameters
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, items_per_tile, split_workspace, tile_count
 from tflgpu.target import ElementType, Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemProductsParameters(Parameters):
+    """Parameters of ``templates/portable/item_products.cl.j2``."""
+
+    rows: int
+    slices_out: int
+    split_k: int
+    per_tile: Size
+
 
 # Rows and output slices of a work-item. The first loads least: 14 vec4s for 12 products. Compilers for CPUs keep all of
 # it in registers, also columns that they turn into rows; with 4 x 4 they do not (1.0 and 1.6 times the time of the same

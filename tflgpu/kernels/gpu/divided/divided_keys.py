@@ -13,6 +13,7 @@ from tflgpu.graph.ir import Node, Tensor
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.kernels.architecture import lowering_of
+from tflgpu.kernels.attention import Attention
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
 from tflgpu.kernels.gpu import GPU
@@ -23,7 +24,6 @@ from tflgpu.kernels.gpu.join_attention import JoinedAttention
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rewriting import Planning
-from tflgpu.kernels.rows.attention import Attention
 from tflgpu.kernels.tiling import tile_count, waves
 
 PARTS = (2, 3, 4, 5, 6, 8, 12, 16)

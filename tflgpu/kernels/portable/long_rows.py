@@ -46,7 +46,7 @@ class SortNumbers:
     loops: int
 
 
-NUMBERS = kernel_numbers("sorting", SortNumbers)
+NUMBERS = kernel_numbers("portable/sorting", SortNumbers)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from tests.support.row_cases import (
 )
 from tests.support.running import run_checked
 from tests.support.targets import CPU, GPU
-from tflgpu.kernels.rows.attention import Attention
+from tflgpu.kernels.attention import Attention
 
 Family = Literal["cpu", "gpu"]
 

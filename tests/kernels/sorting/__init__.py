@@ -1,1 +1,0 @@
-"""TOPK_V2 of long rows."""
