@@ -14,7 +14,7 @@ from tests.conftest import missing
 from tests.support import emulated_matrix_units as emulated
 from tests.support.models import Builder
 from tests.support.planning import graph_of
-from tflgpu.kernels.mma.operands import Operands
+from tflgpu.kernels.mma.m16n8k16 import Operands
 from tflgpu.plan import Plan, make_plan
 
 Floats = NDArray[np.float32]

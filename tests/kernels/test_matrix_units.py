@@ -19,8 +19,7 @@ from tests.support.targets import H200
 from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.mma.gemm import k_tiles
 from tflgpu.kernels.mma.gemm.k_tiles import GroupTile
-from tflgpu.kernels.mma.m16n8k16 import M16N8K16, SIDE, pack_fragments
-from tflgpu.kernels.mma.operands import Operands
+from tflgpu.kernels.mma.m16n8k16 import M16N8K16, SIDE, Operands, pack_fragments
 from tflgpu.plan import make_plan
 
 Floats = NDArray[np.float64]

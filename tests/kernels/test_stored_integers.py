@@ -16,7 +16,7 @@ from tests.support.limited_devices import Simulation, limited
 from tests.support.models import Builder
 from tests.support.planning import graph_of, plan_of, taking, templates
 from tests.support.running import run_plan
-from tflgpu.kernels.stored_integers import integers_of
+from tflgpu.kernels.packing import integers_of
 from tflgpu.target import Limits, Target
 
 pytest.importorskip("ai_edge_litert")

@@ -15,8 +15,7 @@ from tests.support.limited_devices import let_devices_be
 from tests.support.quantized_models import SHAPE, quantized_model
 from tflgpu.codegen.probe_source import trial_program
 from tflgpu.errors import CacheWarning
-from tflgpu.kernels.integers.trial import trial_of
-from tflgpu.kernels.integers.units import UNITS
+from tflgpu.kernels.integers.units import UNITS, trial_of
 from tflgpu.measure import integer_check
 from tflgpu.options import options_of
 from tflgpu.report.report import IntegerReport

@@ -9,7 +9,7 @@ from math import inf
 import pytest
 
 from tflgpu.kernels.cpu import convolution_kernels
-from tflgpu.kernels.gpu.divided import divided_keys
+from tflgpu.kernels.gpu import shared_sums
 from tflgpu.target import corrections
 from tflgpu.target.corrections import ALWAYS, NEVER
 
@@ -30,5 +30,5 @@ def pack_always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def divide_keys(monkeypatch: pytest.MonkeyPatch, parts: int) -> None:
     """Let work-groups of GPUs divide the keys of attentions so, whatever it costs to join the results."""
-    monkeypatch.setattr(divided_keys, "PARTS", (parts,))
-    monkeypatch.setattr(divided_keys, "joining_cycles", lambda *_: -1e9)
+    monkeypatch.setattr(shared_sums, "PARTS", (parts,))
+    monkeypatch.setattr(shared_sums, "joining_cycles", lambda *_: -1e9)

@@ -9,9 +9,8 @@ import numpy as np
 
 from tflgpu.graph.ir import EpilogueOp, Input, Node, TensorId, Value, roots
 from tflgpu.graph.rewrite_rules import NewTensors
-from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.kernel import Shares, Storage
 from tflgpu.kernels.rewriting import Planning
-from tflgpu.kernels.shares import Shares
 from tflgpu.plan import Plan
 from tflgpu.plan.placement import placement
 from tflgpu.plan.planning import planned_kernel

@@ -20,10 +20,9 @@ from typing import Literal, TypeVar
 
 from tflgpu.graph.ir import Array
 from tflgpu.kernels.candidates import Candidate, Tile, Work
-from tflgpu.kernels.chosen_fusions import Fuse, fuse_nodes
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.rewriting import Planning
+from tflgpu.kernels.rewriting import Fuse, Planning, fuse_nodes
 from tflgpu.target import VEC4_BYTES, Target
 
 Lower = Callable[[Request], Kernel]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +12,21 @@ from tflgpu.graph.layout import LANES
 from tflgpu.graph.rewrite_rules import AnyGraph, NewTensors
 from tflgpu.ops.epilogue_ops import FUNCTIONS
 from tflgpu.ops.image.convolution import Convolution
+from tflgpu.ops.image.window import Window
+
+
+@dataclass(frozen=True)
+class DepthwisePointwise:
+    """A depthwise convolution with an ``epilogue`` of its own, and the pointwise one that alone reads it.
+
+    Inputs: image NHWC, weights [1, kh, kw, channels] and bias of the depthwise convolution, weights
+    [out, 1, 1, channels] and bias of the pointwise one; all but the image are constants.
+
+    window: of the depthwise convolution. epilogue: ops that read no inputs.
+    """
+
+    window: Window
+    epilogue: tuple[EpilogueOp, ...]
 
 
 def is_pointwise(node: Node) -> bool:

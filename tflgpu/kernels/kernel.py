@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tflgpu.graph.ir import Array, TensorId
+from tflgpu.graph.ir import Array, Node, TensorId
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.target import ITEM_BYTES, ElementType, VectorType, vector_type
 
@@ -174,3 +174,24 @@ class Kernel:
     def template(self) -> str:
         """The template's path below ``templates/``, without the suffix."""
         return self.parameters.template
+
+
+@dataclass(frozen=True)
+class Shares:
+    """``count`` shares of what ``node`` computes, which has no epilogue, one after the other along the first axis."""
+
+    node: Node
+    count: int
+
+    def __repr__(self) -> str:
+        """Without the tensors of the node, which are no part of :attr:`Request.signature`."""
+        return f"Shares({self.node.kind!r}, {self.node.attributes!r}, {self.count})"
+
+
+@dataclass(frozen=True)
+class Join:
+    """``count`` shares as one, by a function of :class:`Reduce`, and that divided by a number."""
+
+    count: int
+    function: str = "sum"
+    divided_by: int = 1

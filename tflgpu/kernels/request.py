@@ -52,7 +52,7 @@ class Request:
 
     chooser: what chooses among tile configurations, see :meth:`choose`. parts: the nodes that ``node`` takes the place
     of, where the question is whether it is to do so; else none. shares: of the sum that the kernel is to compute, see
-    :mod:`tflgpu.kernels.gpu.divided.shared_sums`.
+    :mod:`tflgpu.kernels.gpu.shared_sums`.
     """
 
     node: Node

@@ -18,7 +18,7 @@ from tests.support.targets import CPU
 from tflgpu.codegen.render import render
 from tflgpu.graph.layout import Geometry
 from tflgpu.kernels.candidates import TileConfig
-from tflgpu.kernels.cpu import band_kernels, fuse_bands
+from tflgpu.kernels.cpu import band_kernels, rewrites
 from tflgpu.kernels.cpu.band_kernels import Band
 from tflgpu.kernels.cpu.costs import BandWork, PairWork, depthwise_rate
 from tflgpu.kernels.demand import cycles
@@ -42,7 +42,7 @@ SOME = ("rows that bands share", "a stride that skips rows")
 
 @pytest.fixture(autouse=True)
 def always_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fuse_bands, "cycles", lambda *_: np.inf)
+    monkeypatch.setattr(rewrites, "cycles", lambda *_: np.inf)
 
 
 def image(net: Net, *shape: int) -> Tensor:

@@ -14,7 +14,7 @@ from tests.ops.case import Net, Tensor
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
 from tests.support.planning import graph_of, kinds, plan_of, templates
-from tflgpu.kernels.gpu.divided import classifiers
+from tflgpu.kernels.gpu import shared_sums
 from tflgpu.plan.plan import Plan
 from tflgpu.plan.planning import make_plan
 
@@ -81,7 +81,7 @@ def test_a_layer_of_a_mean_is_summed_up_by_its_softmax(
 @pytest.mark.parametrize("count", [1, 2, 5, 16])
 def test_any_number_of_shares_gives_the_sums(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some of them have fewer slices than others, or none."""
-    monkeypatch.setattr(classifiers, "_best_count", lambda *_: count)
+    monkeypatch.setattr(shared_sums, "_best_count_of_head", lambda *_: count)
     net = Net(seed=count)
     net.output(softmax(net, logits(net, (1, 3, 5, 70), 33)))
     plan = planned(net)

@@ -23,7 +23,7 @@ from tests.support.template_cases import transpose_convolution
 from tflgpu.graph.ir import Graph, Node, Tensor
 from tflgpu.graph.layout import Geometry
 from tflgpu.kernels.architecture import lowering_of, sharing_lowering
-from tflgpu.kernels.gpu.divided import shared_sums
+from tflgpu.kernels.gpu import shared_sums
 from tflgpu.kernels.kernel import Storage as Stored
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rewriting import Planning

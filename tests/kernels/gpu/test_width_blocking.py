@@ -15,7 +15,7 @@ from tests.quick import on_first_runtime
 from tests.support.models import Builder
 from tests.support.planning import kinds, plan_of
 from tests.support.targets import H200
-from tflgpu.kernels.gpu.divided import width_blocking
+from tflgpu.kernels.gpu import few_channels
 
 
 def long_windows() -> Case:
@@ -41,7 +41,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pixels_get_their_places_again(
     pixels: int, precision: Precision, device_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(width_blocking, "PIXELS", (pixels,))
+    monkeypatch.setattr(few_channels, "PIXELS", (pixels,))
     whole = 12 % pixels == 0  # the rows of two images are pixels, or else they stay rows
     check_divided(long_windows(), device_name, precision, "movement/strided", 3 + whole)
 

@@ -11,7 +11,7 @@ from tests.support.corrections import ALWAYS, NEVER, correct
 from tests.support.limited_devices import Simulation, limited
 from tests.support.planning import templates
 from tests.support.running import options_of, run_chosen
-from tflgpu.kernels.gpu.divided.few_channels import WAYS
+from tflgpu.kernels.gpu.few_channels import WAYS
 from tflgpu.kernels.request import Chooser, first_ranked
 
 Precision = Literal["fp32", "fp16"]

@@ -10,11 +10,10 @@ from math import prod
 
 from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
-from tflgpu.kernels.convolutions import bias_argument, convolution_macs, packed_weights
+from tflgpu.kernels.convolutions import Phases, bias_argument, convolution_macs, packed_weights, phases_of
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.packing import RUNTIME_BLOCK, Groups, block_inputs
-from tflgpu.kernels.phases import Phases, phases_of
 from tflgpu.kernels.portable.costs import KLoopWork
 from tflgpu.kernels.portable.matmul_kernels import choose_with_group
 from tflgpu.kernels.portable.matrix_products import ItemProductsParameters

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tflgpu.kernels.architecture import Architecture
 from tflgpu.kernels.cpu import CPU
-from tflgpu.kernels.integers.trial import trial_of
-from tflgpu.kernels.integers.units import UNITS
+from tflgpu.kernels.integers.units import UNITS, trial_of
 
 INTEGERS = Architecture(
     "integers",

@@ -9,9 +9,9 @@ import numpy as np
 
 from tflgpu.graph.layout import LANES, Size, pack
 from tflgpu.kernels.convolutions import unrolls
-from tflgpu.kernels.cpu.depthwise_kernels import MOST_TAPS
+from tflgpu.kernels.cpu.row_kernels import MOST_TAPS
 from tflgpu.kernels.integers import INTEGERS
-from tflgpu.kernels.integers.whole_weights import MOST, WholeWeights, whole_weights
+from tflgpu.kernels.integers.integer_operands import MOST, WholeWeights, whole_weights
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request

@@ -19,10 +19,17 @@ from tflgpu.graph.layout import LANES, Geometry, Size
 from tflgpu.kernels.convolutions import convolution_macs
 from tflgpu.kernels.cpu.block_products import blocks_per_tile
 from tflgpu.kernels.integers import INTEGERS
-from tflgpu.kernels.integers.dynamic_range import dynamic_pays, has_dynamic_rows, has_rows_of_images
-from tflgpu.kernels.integers.patches import Patch, best_patch
+from tflgpu.kernels.integers.integer_operands import (
+    MOST,
+    Patch,
+    WholeWeights,
+    best_patch,
+    dynamic_pays,
+    has_dynamic_rows,
+    has_rows_of_images,
+    whole_weights,
+)
 from tflgpu.kernels.integers.units import UNITS, IntegerUnit
-from tflgpu.kernels.integers.whole_weights import MOST, WholeWeights, whole_weights
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
 from tflgpu.kernels.packing import BlockInputs, block_inputs, inputs_of_blocks, padded_bias, reordered
 from tflgpu.kernels.request import Request

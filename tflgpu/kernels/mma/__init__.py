@@ -27,6 +27,5 @@ KERNELS: tuple[str, ...] = (
     "fuse_mapped_pointwise",
     "fuse_pairs",
     "gemm.activations",
-    "mapped_pointwise",
     "pointwise_depthwise",
 )

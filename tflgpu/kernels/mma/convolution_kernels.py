@@ -7,7 +7,7 @@ from math import prod
 
 from tflgpu.graph.ir import Array
 from tflgpu.kernels.candidates import Candidate, Tile, Work
-from tflgpu.kernels.convolutions import is_vector_product
+from tflgpu.kernels.convolutions import Phases, is_vector_product, phases_of
 from tflgpu.kernels.gpu.convolution_kernels import candidates as plain_candidates
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma import MMA
@@ -18,8 +18,7 @@ from tflgpu.kernels.mma.gemm.packed_weights import WarpTile
 from tflgpu.kernels.mma.gemm.patch import PatchTile
 from tflgpu.kernels.mma.gemm.row_major import RowMajorTile
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
-from tflgpu.kernels.mma.operands import Operands, OperandType
-from tflgpu.kernels.phases import Phases, phases_of
+from tflgpu.kernels.mma.m16n8k16 import Operands, OperandType
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
 from tflgpu.ops.image.window import POINTWISE, Window

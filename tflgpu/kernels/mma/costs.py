@@ -9,7 +9,7 @@ from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.gpu.excite_kernel import groups_at_once
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
-from tflgpu.kernels.mma.operands import Operands
+from tflgpu.kernels.mma.m16n8k16 import Operands
 from tflgpu.kernels.portable.costs import split_sum
 from tflgpu.kernels.tiling import tile_count, waves
 from tflgpu.target import ITEM_BYTES, VEC4_BYTES, Target
@@ -149,7 +149,7 @@ class RowsWork:
 class PointwiseDepthwiseWork:
     """A pointwise convolution to local memory, then a depthwise one from there.
 
-    parts, has_whole_image: as of :class:`tflgpu.kernels.gpu.hidden_sums.SummingWork`.
+    parts, has_whole_image: as of :class:`tflgpu.kernels.gpu.excite_kernel.SummingWork`.
     k_steps: that a warp computes one after another. active_warps: that load in a k-step, one block of pixels and
     ``column_blocks`` of weights each. depthwise_vec4s: of the result, that a work-item computes.
     workspace, result_at: float4 elements of local memory in all, and of them those ahead of the pointwise result.
@@ -224,7 +224,7 @@ class DepthwisePointwiseWork:
 class DiagonalWork:
     """A depthwise convolution as products by diagonal matrices: the vec4s that a lane loads and stores.
 
-    parts, has_whole_image: as of :class:`tflgpu.kernels.gpu.hidden_sums.SummingWork`.
+    parts, has_whole_image: as of :class:`tflgpu.kernels.gpu.excite_kernel.SummingWork`.
     """
 
     tiles: int

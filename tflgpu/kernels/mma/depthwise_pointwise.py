@@ -9,14 +9,13 @@ from math import prod
 
 from tflgpu.graph.layout import LANES, Size, pack
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
-from tflgpu.kernels.fused_convolutions import DepthwisePointwise
-from tflgpu.kernels.fusing import inner_epilogue
+from tflgpu.kernels.fusing import DepthwisePointwise, inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.costs import DepthwisePointwiseWork
 from tflgpu.kernels.mma.gemm.packed_weights import prefetch_depth
+from tflgpu.kernels.mma.m16n8k16 import HALVES, Operands, operands_of_image, type_of_constant
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
-from tflgpu.kernels.mma.operands import HALVES, Operands, operands_of_image, type_of_constant
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, fits_local, split_workspace, tile_count

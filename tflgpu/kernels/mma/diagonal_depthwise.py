@@ -9,7 +9,7 @@ from math import prod
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import depthwise_arguments, has_unrolled_taps
 from tflgpu.kernels.gpu.depthwise_kernels import input_rows
-from tflgpu.kernels.gpu.hidden_sums import SummingParameters, with_hidden_sums, with_room_for_sums
+from tflgpu.kernels.gpu.excite_kernel import SummingParameters, with_hidden_sums, with_room_for_sums
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.costs import DiagonalWork

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.kernels.attention import Attention
-from tflgpu.kernels.gpu.divided.divided_keys import in_parts
-from tflgpu.kernels.gpu.divided.division import Division, divide_nodes
+from tflgpu.kernels.gpu.shared_sums import Division, divide_nodes, in_parts
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.attention_kernel import candidates, suits
 from tflgpu.kernels.request import Request

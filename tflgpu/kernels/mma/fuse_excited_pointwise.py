@@ -18,8 +18,7 @@ from tflgpu.kernels.fusing import (
     kernel_inputs,
     weights_and_bias,
 )
-from tflgpu.kernels.gpu.excite_kernel import Excite, excite_work
-from tflgpu.kernels.gpu.hidden_sums import SummingWork
+from tflgpu.kernels.gpu.excite_kernel import Excite, SummingWork, excite_work
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.convolution_kernels import convolution_candidates

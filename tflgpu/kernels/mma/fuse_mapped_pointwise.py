@@ -11,13 +11,13 @@ from tflgpu.kernels.fusing import is_pointwise, joined_node, kernel_inputs, weig
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.convolution_kernels import convolution_candidates
-from tflgpu.kernels.mma.mapped_pointwise import (
+from tflgpu.kernels.mma.excited_pointwise import (
     MAPPED_POINTWISE,
     MappedPointwise,
     mapped_candidates,
     mapping_cycles,
 )
-from tflgpu.kernels.mma.operands import operands_of_image
+from tflgpu.kernels.mma.m16n8k16 import operands_of_image
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.epilogue_ops import FUNCTIONS
 from tflgpu.ops.image.window import POINTWISE

@@ -16,8 +16,8 @@ from tflgpu.graph.ir import Graph, Node, TensorId
 from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.kernels.candidates import Candidate
 from tflgpu.kernels.convolutions import unrolls
-from tflgpu.kernels.fused_convolutions import DepthwisePointwise
 from tflgpu.kernels.fusing import (
+    DepthwisePointwise,
     epilogue_without_inputs,
     is_pointwise,
     joined_node,
@@ -30,7 +30,7 @@ from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.convolution_kernels import convolution_candidates
 from tflgpu.kernels.mma.depthwise_pointwise import depthwise_pointwise_candidates
 from tflgpu.kernels.mma.diagonal_depthwise import diagonal_candidates
-from tflgpu.kernels.mma.operands import operands_of_image
+from tflgpu.kernels.mma.m16n8k16 import operands_of_image
 from tflgpu.kernels.mma.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
 from tflgpu.ops.image.convolution import Convolution, Depthwise
 from tflgpu.ops.image.window import Window

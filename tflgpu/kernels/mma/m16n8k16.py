@@ -1,16 +1,64 @@
-"""The tensor core of NVIDIA's GPUs from compute capability 8.0 on: its shape, and how its operands lie in registers.
+"""The tensor core of NVIDIA's GPUs from compute capability 8.0 on: its shape, and how operands lie in registers.
 
 The layout of fragments is that of ``mma.sync.aligned.m16n8k16`` in the PTX ISA, "Matrix Fragments for mma.m16n8k16".
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
 
 from tflgpu.graph.ir import Array
-from tflgpu.kernels.matrix_unit import MatrixUnit
+from tflgpu.graph.layout import LANES
+from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.packing import reordered
+from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
+from tflgpu.target import ITEM_BYTES, is_exact_in_half
+from tflgpu.target.measured_costs import TensorCoreCosts, tensor_core_costs
+
+# Weights [out, kh, kw, in], blocks of columns that divide the result, blocks of K -> fragments in the order in which
+# lanes load them; channels that the weights do not have are zero.
+PackFragments = Callable[[Array, int, int], Array]
+
+
+@dataclass(frozen=True)
+class MatrixUnit:
+    """A tensor core, as kernels use it: products of square blocks of halves, or parts of floats, with sums in float.
+
+    name: as :class:`tflgpu.target.Target` has it. side: rows, columns and K of a block. lanes: work-items that hold the
+    fragments of a block together. left_columns: output channels of a block of weights on the left side of a product.
+    pack_right, pack_left: weights as the right and as the left side of products.
+    """
+
+    name: str
+    side: int
+    lanes: int
+    left_columns: int
+    pack_right: PackFragments
+    pack_left: PackFragments
+
+    @property
+    def costs(self) -> TensorCoreCosts:
+        """Costs of its work."""
+        return tensor_core_costs(self.name)
+
+    @property
+    def block_registers(self) -> int:
+        """Registers of a lane, for halves of a block."""
+        return self.side**2 * ITEM_BYTES["half"] // (ITEM_BYTES["int"] * self.lanes)
+
+    def blocks(self, vec4s: int) -> int:
+        """Return how many blocks vec4s along a side of the product fill, the last one perhaps in part.
+
+        Args:
+            vec4s: Along that side.
+        """
+        return tile_count(vec4s, self.side // LANES)
+
 
 SIDE = 16  # rows, columns and K of a block: two products of 16 x 8 x 16
 
@@ -57,3 +105,52 @@ M16N8K16 = MatrixUnit(
     pack_right=pack_fragments,
     pack_left=pack_left_fragments,
 )
+
+OperandType = Literal["half", "float"]
+
+PARTS: dict[OperandType, tuple[str, ...]] = {"half": ("high",), "float": ("low", "high")}
+
+HALVES: dict[OperandType, int] = {"half": 1, "float": 2}  # that take as much memory
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The types in memory of the left side of products, the image, and of the right side, the weights."""
+
+    image: OperandType
+    weights: OperandType
+
+    @property
+    def are_halves(self) -> bool:
+        """Whether products take both operands as they are."""
+        return self.image == self.weights == "half"
+
+    @property
+    def parts(self) -> list[tuple[str, str]]:
+        """Which parts of the two sides are multiplied, the smallest products first; not for halves."""
+        pairs = [(left, right) for left in PARTS[self.image] for right in PARTS[self.weights]]
+        return [pair for pair in pairs if pair != ("low", "low")]
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Sizes of both, in halves."""
+        return HALVES[self.image], HALVES[self.weights]
+
+    def float4s(self, vec4s: int) -> int:
+        """Return the float4s of local memory for ``vec4s`` of pixels that lie there as in the image."""
+        return tile_count(vec4s * HALVES[self.image], HALVES["float"])
+
+    def registers(self, row_blocks: int, column_blocks: int) -> int:
+        """Return the registers of a lane for one k-step of a warp tile."""
+        image, weights = self.sizes
+        return M16N8K16.block_registers * (image * row_blocks + weights * column_blocks)
+
+
+def operands_of_image(src: Storage, weights: OperandType) -> Operands:
+    """Return the operands of products of an image as it is stored."""
+    return Operands("half" if src.type == "half" else "float", weights)
+
+
+def type_of_constant(request: Request, data: Array) -> OperandType:
+    """Half if it holds each of the numbers, or if the model is in half."""
+    return "half" if request.target.storage == "half" or is_exact_in_half(data) else "float"

@@ -11,13 +11,13 @@ from tflgpu.graph.ir import EpilogueOp
 from tflgpu.graph.layout import LANES, Size, pack
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.fusing import inner_epilogue
-from tflgpu.kernels.gpu.hidden_sums import SummingParameters, hidden_sums_beside, with_hidden_sums, with_room_for_sums
+from tflgpu.kernels.gpu.excite_kernel import SummingParameters, hidden_sums_beside, with_hidden_sums, with_room_for_sums
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.costs import PointwiseDepthwiseWork
 from tflgpu.kernels.mma.gemm.packed_weights import prefetch_depth
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
-from tflgpu.kernels.mma.operands import Operands, operands_of_image, type_of_constant
+from tflgpu.kernels.mma.m16n8k16 import Operands, operands_of_image, type_of_constant
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, fits_local, power_of_two, split_workspace, tile_count

@@ -10,8 +10,8 @@ from tflgpu.kernels.access import Coordinate, coordinates
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.items import ItemParameters, item_kernel
 from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.packing import integers_of, packed_block
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.stored_integers import integers_of, packed_block
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.movement.indexing import Digit, Gather, Lookup, Position, follow
 from tflgpu.ops.movement.shaping import Rearrange

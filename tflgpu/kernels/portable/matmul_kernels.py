@@ -12,6 +12,7 @@ from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.candidates import AnyTile, AnyWork, Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import bias_argument
 from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.packing import StoredIntegers
 from tflgpu.kernels.portable.costs import KLoopWork
 from tflgpu.kernels.portable.matrix_products import (
     MatrixProduct,
@@ -22,7 +23,6 @@ from tflgpu.kernels.portable.matrix_products import (
     matrix_product,
 )
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.stored_integers import StoredIntegers
 from tflgpu.kernels.tiling import fits_local, reduces_in_subgroups, split_workspace, tile_count
 from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
 from tflgpu.target import Target

@@ -12,9 +12,8 @@ from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.candidates import Candidate, Tile, TileConfig
 from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.fusing import inner_epilogue
-from tflgpu.kernels.kernel import Kernel, Parameters, Storage
+from tflgpu.kernels.kernel import Join, Kernel, Parameters, Storage
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.shares import Join
 from tflgpu.kernels.tiling import (
     LOADS_AT_ONCE,
     SPLIT_K,

@@ -12,7 +12,7 @@ from tflgpu.kernels.mma.costs import GemmWork
 from tflgpu.kernels.mma.gemm.packed_weights import LOOPS, WarpTile, warp_tiles
 from tflgpu.kernels.mma.gemm.skeletons import RegistersParameters
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
-from tflgpu.kernels.mma.operands import Operands
+from tflgpu.kernels.mma.m16n8k16 import Operands
 from tflgpu.kernels.portable.matmul_kernels import matmul_candidates, product_of
 from tflgpu.kernels.portable.matrix_products import MatrixProduct, Side
 from tflgpu.kernels.request import Request

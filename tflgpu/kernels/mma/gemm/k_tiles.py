@@ -19,7 +19,7 @@ from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma.costs import MultistageWork
 from tflgpu.kernels.mma.gemm.skeletons import LocalMemoryParameters
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
-from tflgpu.kernels.mma.operands import Operands
+from tflgpu.kernels.mma.m16n8k16 import Operands
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count

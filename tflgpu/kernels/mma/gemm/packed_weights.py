@@ -15,14 +15,13 @@ import numpy as np
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
+from tflgpu.kernels.convolutions import Phases, phases_of
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma.costs import GemmWork
-from tflgpu.kernels.mma.excitation import Excitation
-from tflgpu.kernels.mma.gemm.skeletons import RegistersParameters
+from tflgpu.kernels.mma.gemm.skeletons import Excitation, RegistersParameters
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
-from tflgpu.kernels.mma.operands import Operands, OperandType, type_of_constant
+from tflgpu.kernels.mma.m16n8k16 import Operands, OperandType, type_of_constant
 from tflgpu.kernels.packing import padded_bias
-from tflgpu.kernels.phases import Phases, phases_of
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, even_part, split_workspace, tile_count, waves
 from tflgpu.ops.image.window import Window

@@ -17,7 +17,7 @@ from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma.costs import PatchWork
 from tflgpu.kernels.mma.gemm.k_tiles import HALF_BYTES, LOCAL_BYTES, GroupTile, GroupTileParameters, group_tile_kernel
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
-from tflgpu.kernels.mma.operands import Operands
+from tflgpu.kernels.mma.m16n8k16 import Operands
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.window import Window
 from tflgpu.target import Target

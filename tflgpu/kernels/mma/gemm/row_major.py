@@ -19,7 +19,7 @@ from tflgpu.kernels.mma.gemm.k_tiles import (
     group_tile_kernel,
 )
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
-from tflgpu.kernels.mma.operands import Operands
+from tflgpu.kernels.mma.m16n8k16 import Operands
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import local_vec4s
 from tflgpu.ops.image.window import POINTWISE, Window

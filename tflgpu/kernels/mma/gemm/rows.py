@@ -16,7 +16,7 @@ from tflgpu.kernels.mma.costs import RowsWork
 from tflgpu.kernels.mma.gemm.k_tiles import HALF_BYTES, LOCAL_BYTES, left_arguments
 from tflgpu.kernels.mma.gemm.skeletons import LocalMemoryParameters
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
-from tflgpu.kernels.mma.operands import Operands
+from tflgpu.kernels.mma.m16n8k16 import Operands
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.window import Window, span

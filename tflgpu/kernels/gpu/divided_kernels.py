@@ -1,4 +1,4 @@
-"""The kernel that adds up the products of taps: a work-item computes a vec4 of a pixel, several share its taps."""
+"""Kernels of nodes that others are divided into: shares of sums, and sums of the products of taps."""
 
 from __future__ import annotations
 
@@ -6,18 +6,31 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tflgpu.graph.layout import LANES, Size
+from tflgpu.kernels.architecture import sharing_lowering
 from tflgpu.kernels.candidates import Candidate, Tile, ranked
+from tflgpu.kernels.convolutions import Phases, phases_between
 from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.gpu import GPU
-from tflgpu.kernels.gpu.divided.kn2row import TapSums
-from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
+from tflgpu.kernels.gpu.few_channels import TapSums
+from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Shares, Storage
 from tflgpu.kernels.packing import padded_bias
-from tflgpu.kernels.phases import Phases, phases_between
 from tflgpu.kernels.portable.costs import KLoopWork
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count
 from tflgpu.ops.image.window import Window
 from tflgpu.target import Target
+
+
+@GPU.lowering("shares")
+def shares_kernel(request: Request) -> Kernel:
+    """Return the kernel of a node that computes shares of a sum."""
+    shares = request.attributes(Shares)
+    storage = {**request.storage, shares.node.output: request.output.share(shares.count)}
+    whole = replace(request, node=shares.node, storage=storage, shares=shares.count)
+    lowering = sharing_lowering(whole)
+    assert lowering is not None
+    kernel = lowering.lower(whole)
+    return replace(kernel, tiles=kernel.tiles * shares.count, shares=shares.count)
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,34 @@
-"""Make one node of the two layers of a squeeze-and-excitation and the product after them.
+"""Nodes that GPUs compute as one: attention, a squeeze-and-excitation, and movements that kernels do as they read.
 
-Each of the three is a kernel of a few microseconds that waits for the one before. The one kernel computes the hidden
-layer in every work-group. It is faster as long as the layers have few weights.
+The two layers of an excitation and the product after them are kernels of a few microseconds that wait for each other.
+The one kernel computes the hidden layer in every work-group. It is faster as long as the layers have few weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tflgpu.graph.ir import Graph, Input, Node, Operand, TensorId, Value, joint_sources
 from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, op, rewrite
+from tflgpu.kernels.access import keeps_vec4s
+from tflgpu.kernels.attention import with_attention
 from tflgpu.kernels.demand import Demand, cycles
 from tflgpu.kernels.fusing import epilogue_without_inputs, is_pointwise, weights_and_bias
 from tflgpu.kernels.gpu import GPU
+from tflgpu.kernels.gpu.attention_kernel import rows_held
 from tflgpu.kernels.gpu.excite_kernel import Excite, excite_work, fits_work_group
 from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.rewriting import Planning
 from tflgpu.kernels.tiling import tile_count
+from tflgpu.ops.movement.shaping import Strided
 from tflgpu.target import Target
+
+
+@GPU.fusion()
+def fuse_attention(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
+    """One node for each attention for which the kernel has room."""
+    return with_attention(graph, storage, lambda attention, _: bool(rows_held(attention, target)))
 
 
 @dataclass(frozen=True)
@@ -121,3 +132,43 @@ def _joined(e: Excitation, inputs: tuple[TensorId, ...]) -> Node:
         tuple(op.moved(place) for op in e.product.epilogue[1:]),
         joint_sources(e.hidden, e.gates, e.product),
     )
+
+
+# Readers of a movement at most: each of them moves its elements again.
+MAX_READERS = 2
+
+
+@GPU.rewrite("read", fuses=True)
+def read_moved(planning: Planning) -> Planning:
+    """Read operands of map nodes where they lie before a movement of whole vec4s, if nothing else reads the result."""
+
+    def read(match: Match) -> Built:
+        producers = ((index, match.graph.producer.get(tensor)) for index, tensor in enumerate(match.node.inputs))
+        moved = {i: p for i, p in producers if p and _is_read_only_by_maps(match.graph, planning.storage, p)}
+        return [_reading(match.node, moved)] if moved else None
+
+    return planning.rewritten(Rule("read_moved", op("map"), read))
+
+
+def _is_read_only_by_maps(graph: Draft, storage: Mapping[TensorId, Storage], node: Node) -> bool:
+    if node.kind != "strided" or node.in_place or node.epilogue or node.output in graph.wanted:
+        return False
+    assert isinstance(node.attributes, Strided)
+    source, output = storage[node.inputs[0]], storage[node.output]
+    readers = graph.consumers.get(node.output, ())
+    shape = graph[node.output].shape
+    return (
+        0 < len(readers) <= MAX_READERS
+        and all(reader.kind == "map" and graph[reader.output].shape == shape for reader in readers)
+        and source.form == output.form
+        and not source.linear
+        and not output.linear
+        and keeps_vec4s(node.attributes, source.geometry, output.geometry)
+    )
+
+
+def _reading(node: Node, moved: Mapping[int, Node]) -> Node:
+    """Return a node that reads the sources of movements. moved: by the number of the input."""
+    inputs = tuple(moved[i].inputs[0] if i in moved else tensor for i, tensor in enumerate(node.inputs))
+    views = (*node.views, *((index, movement.attributes) for index, movement in moved.items()))
+    return replace(node, inputs=inputs, views=views, sources=joint_sources(*moved.values(), node))
