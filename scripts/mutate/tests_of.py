@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from scripts.mutate.mutant import ROOT, Mutant
+from tflgpu.codegen.environment import environment
 
 # Folders of tests by how the names of files begin.
 FOLDERS = {
@@ -40,19 +41,22 @@ class Map:
                     self._lines[path][int(line)].update(map(names.__getitem__, tests))
 
     def tests_of(self, mutant: Mutant, source: str, seconds: float) -> list[str]:
-        """Recorded tests that take so many seconds together: the fastest ones first, and few cases of each."""
-        lines = self._lines[mutant.file]
+        """Recorded tests that take so many seconds together: those of modules that name the mutant's, and the fastest
+        ones first, and few cases of each.
+        """
+        lines, near = self._lines[mutant.file], {*modules_that_name(mutant)}
         whole = mutant.file.endswith(".py") and _statement(source, mutant.line(source))
         if whole:
             used = set[str]().union(*(lines[line] for line in whole))
-        elif whole is None:  # run by the import, whichever test that was
-            used = set[str]().union(*lines.values())
-        else:  # Jinja names the line where a piece of text begins
-            used = lines[max((line for line in lines if line <= mutant.line(source) and lines[line]), default=0)]
+        elif whole is None:  # run by the import, whichever test that was; others may read what it made
+            used = set[str]().union(*lines.values(), (test for test in self._seconds if _module(test) in near))
+        else:
+            used = lines[_text_begin(mutant.file.removeprefix("templates/"), mutant.line(source))]
         costs, cases = list[tuple[float, str]](), Counter[str]()
         for test in sorted(used, key=lambda test: self._seconds.get(test, 0.0)):
             cases[test.partition("[")[0]] += 1
-            costs.append((self._seconds.get(test, 0.0) * cases[test.partition("[")[0]], test))
+            cost = self._seconds.get(test, 0.0) * cases[test.partition("[")[0]]
+            costs.append((cost / 10 if _module(test) in near else cost, test))
         chosen = list[str]()
         for _, test in sorted(costs):
             seconds -= self._seconds.get(test, 0.0)
@@ -60,6 +64,16 @@ class Map:
                 break
             chosen.append(test)
         return chosen
+
+
+def _text_begin(template: str, line: int) -> int:
+    """The line of a template by which Jinja knows one: that where its piece of text begins."""
+    known = (begin for begin, _ in environment().get_template(template).debug_info)
+    return max((begin for begin in known if begin <= line), default=0)
+
+
+def _module(test: str) -> str:
+    return test.partition("::")[0]
 
 
 def _statement(source: str, line: int) -> range | None:
@@ -76,22 +90,26 @@ def _statement(source: str, line: int) -> range | None:
     return found
 
 
-def tests_by_name(mutant: Mutant) -> list[str]:
-    """Modules of tests that have its name or name it, those that do so most often first, then its package's folder."""
-    path = Path(mutant.file)
-    stem = path.name.split(".")[0]
-    called = mutant.file.removesuffix(".py").replace("/", ".") if path.suffix == ".py" else stem
+def modules_that_name(mutant: Mutant) -> list[str]:
+    """Modules of tests that have its name or name it, those that do so most often first."""
+    stem = Path(mutant.file).name.split(".")[0]
     kernel = "_".join(Path(mutant.file).with_name(stem).parts[1:])  # as generated functions are named
-    word = re.compile(rf"\b{re.escape(called)}\b|import .*\b{re.escape(stem)}\b|\b{kernel}")
-    modules = sorted((ROOT / "tests").rglob("test_*.py"))
-    named = {str(each.relative_to(ROOT)): len(word.findall(each.read_text())) for each in modules}
-    for name in named:
-        named[name] += 1000 * Path(name).name.startswith(f"test_{stem.removesuffix('_kernels')}")
-    found = sorted((name for name, times in named.items() if times), key=lambda name: -named[name])
+    word = re.compile(rf"\b{re.escape(stem)}\b|\b{kernel}")
+    own = f"test_{stem.removesuffix('_kernels')}"
+    found = list[tuple[bool, int, str]]()
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        times = len(word.findall(path.read_text()))
+        if times or path.name.startswith(own):
+            found.append((not path.name.startswith(own), -times, str(path.relative_to(ROOT))))
+    return [name for *_, name in sorted(found)]
+
+
+def tests_by_name(mutant: Mutant) -> list[str]:
+    """Modules of tests that name it, then its package's folder."""
     folders = next((own for begin, own in FOLDERS.items() if mutant.file.startswith(begin)), None)
     if folders is None:
-        own = Path("tests", *path.parts[1:-1])
+        own = Path("tests", *Path(mutant.file).parts[1:-1])
         while not (ROOT / own).is_dir():
             own = own.parent
         folders = (str(own),) if own != Path("tests") else ()
-    return list(dict.fromkeys((*found, *folders)))
+    return list(dict.fromkeys((*modules_that_name(mutant), *folders)))

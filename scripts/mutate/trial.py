@@ -22,6 +22,7 @@ import pytest
 from scripts.mutate.mutant import ROOT, Mutant
 
 FAILED = ("FAILED ", "ERROR ")  # how lines of pytest's summary begin
+IDLE = 30  # seconds in which tests that use no processor time are taken to wait forever
 KILLED = (signal.SIGXCPU, signal.SIGKILL)
 SOME = "tests/schedules/test_threads.py"
 OWN = ("tflgpu", "tests", "scripts", "conftest")  # what a run of tests imports from the copy
@@ -30,7 +31,7 @@ OWN = ("tflgpu", "tests", "scripts", "conftest")  # what a run of tests imports 
 class Outcome(NamedTuple):
     """Result of the tests of a mutant. by: the test that failed, where there is one. seconds: of processor time.
 
-    A mutant with which tests do not end is caught, too; with which the machine was too busy, it is not judged.
+    A mutant with which tests do not end is caught, too; where they do not without it, either, it is not judged.
     """
 
     kind: Literal["caught", "survived", "untested", "not judged"]
@@ -99,8 +100,6 @@ class Copy:
             path.write_text(source)
             os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         taken = _children() - before
-        if code is None:
-            return Outcome("not judged", seconds=taken)
         if code in KILLED:
             endless = self._run([*tests, "-x"], seconds)[0] not in KILLED
             return Outcome("caught" if endless else "not judged", "a test does not end", taken)
@@ -109,20 +108,21 @@ class Copy:
         failed = [_name(line) for line in lines if line.startswith(FAILED)]
         return Outcome("caught", (failed or lines[-1:] or [f"exit code {code}"])[0], taken)
 
-    def _run(
-        self, arguments: Sequence[str], seconds: float, writes_bytecode: bool = False
-    ) -> tuple[int | None, list[str]]:
-        """Run pytest in a fork. Returns its exit code, a signal or None where time is over, and what it printed."""
+    def _run(self, arguments: Sequence[str], seconds: float, writes_bytecode: bool = False) -> tuple[int, list[str]]:
+        """Run pytest in a fork. Returns its exit code, or a signal where time is over, and what it printed."""
         with tempfile.TemporaryDirectory(prefix="tflgpu-mutants-") as scratch:
             printed = Path(scratch, "printed")
             process = os.fork()
             if not process:
                 self._run_here(arguments, seconds, scratch, printed, writes_bytecode)
-            end = monotonic() + 60 * seconds  # the machine may be busy
+            ended, used, until = (0, 0), 0, monotonic() + IDLE
             try:
                 while not (ended := os.waitpid(process, os.WNOHANG))[0]:
-                    if monotonic() > end:
-                        return None, []
+                    if monotonic() > until:
+                        used, before = _ticks(process), used
+                        if used == before:  # threads that wait for each other
+                            return signal.SIGXCPU, []
+                        until = monotonic() + IDLE
                     sleep(0.02)
             finally:
                 with suppress(ProcessLookupError):  # also what tests have started
@@ -170,6 +170,16 @@ class Copy:
 def _name(line: str) -> str:
     """The test of a line of pytest's summary."""
     return line.split(" ", 1)[1].split(" - ")[0]
+
+
+def _ticks(group: int) -> int:
+    """The processor time of a group of processes."""
+    ticks = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            values = path.read_text().rpartition(")")[2].split()
+            ticks += (int(values[11]) + int(values[12])) * (int(values[2]) == group)
+    return ticks
 
 
 def _children() -> float:
