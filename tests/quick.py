@@ -1,8 +1,7 @@
 """The quick suite: what ``pytest`` runs. ``pytest --all`` runs every case.
 
 The quick suite has every test that is not marked ``full(why)``. Of a test it has these cases: those whose parameters
-fulfil the condition of its mark ``quick(when=condition)``; without that mark, those on the first OpenCL runtime, and at
-most three of a test that uses a device: each case compiles programs.
+fulfil the condition of its mark ``quick(when=condition)``; without that mark, those on the first OpenCL runtime.
 ``tests/architecture/test_quick_suite.py`` checks that the quick suite still touches everything.
 
 Neither has cases on the second runtime that a mark ``second_runtime(when=condition)`` leaves out.
@@ -24,8 +23,6 @@ import pytest
 # Two independent compilers: what one of them forgives, the other may not. The second one takes up to ten times as long.
 RUNTIMES = ("Intel(R) OpenCL", "Portable Computing Language")
 
-FEW = 3  # cases in the quick suite of a test that uses a device
-
 
 def on_first_runtime(device_name: str | None) -> bool:
     """A condition for tests that take long on the second runtime."""
@@ -43,17 +40,7 @@ def full_suite(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 
 def quick_suite(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """The items of the full suite that are in the quick suite, in their order."""
-    quick = each_pair([item for item in items if not item.get_closest_marker("full") and _is_quick(item)])
-    kept = {case for cases in _by_test(quick).values() for case in _few(cases)}
-    return [item for item in quick if item in kept]
-
-
-def _few(cases: list[pytest.Item]) -> list[pytest.Item]:
-    """The first, the last and one in the middle, of cases that use a device and have no condition of their own."""
-    first = cases[0]
-    if len(cases) <= FEW or not first.get_closest_marker("device") or first.get_closest_marker("quick"):
-        return cases
-    return [cases[(len(cases) - 1) * n // (FEW - 1)] for n in range(FEW)]
+    return each_pair([item for item in items if not item.get_closest_marker("full") and _is_quick(item)])
 
 
 def takes_samples(config: pytest.Config) -> bool:
