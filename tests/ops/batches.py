@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.ops.case import Case, Row
 from tests.ops.table import ROWS
 
+DRAWN = 8  # cases of which two are kept: to draw takes milliseconds, to compile takes most of a test's time
 SIZE = 8  # rows; more of them take longer to tell apart when one fails
 
 
@@ -21,11 +22,11 @@ def in_batches(rows: Sequence[Row] = ROWS) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("rows", batches, ids=lambda batch: "+".join(row.name for row in batch))
 
 
-def drawn(strategy: st.SearchStrategy[Case], examples: int = 2) -> list[Case]:
-    """The simplest case, and others: the same in each run."""
+def examples(strategy: st.SearchStrategy[Case]) -> list[Case]:
+    """The simplest case and the next ones: the same in each run."""
     found: list[Case] = []
 
-    @settings(max_examples=examples, derandomize=True, database=None)
+    @settings(max_examples=DRAWN, derandomize=True, database=None)
     @given(strategy)
     def collect(case: Case) -> None:
         found.append(case)
@@ -34,10 +35,23 @@ def drawn(strategy: st.SearchStrategy[Case], examples: int = 2) -> list[Case]:
     return found
 
 
+def drawn(strategy: st.SearchStrategy[Case], others: Iterable[Case] = ()) -> list[Case]:
+    """The simplest case, and of the next ones that with most choices, above all no numbers, which no other has."""
+    first, *rest = examples(strategy)
+    seen = first.choices.union(*(case.choices for case in others))
+
+    def novelty(case: Case) -> tuple[int, int]:
+        new = case.choices - seen
+        return sum(not is_number for *_, is_number in new), len(new)
+
+    return [first, *sorted(rest, key=novelty, reverse=True)[:1]]
+
+
 @cache
 def alone_and_fused(row: Row) -> list[Case]:
-    """The simplest case and another one alone, and others with a chain of operators."""
-    return drawn(row.case(fused=False)) + drawn(row.case(fused=True))[1:]
+    """The simplest case and another one alone, and one with a chain of operators."""
+    alone = drawn(row.case(fused=False))
+    return alone + drawn(row.case(fused=True), alone)[1:]
 
 
 def of_each(rows: Iterable[Row], cases: Callable[[Row], Iterable[Case]]) -> list[Case]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from hypothesis import strategies as st
@@ -15,6 +15,8 @@ from tests.ops.reference import ACTIVATIONS, relu6
 from tests.ops.tolerance import ARITHMETIC, Tolerance, check
 from tflgpu.model.tensor_info import Quantization
 from tflgpu.model.writer import ModelBuilder
+
+Drawn = TypeVar("Drawn")
 
 ABSENT = -1  # index of an optional input that is not given
 
@@ -34,6 +36,8 @@ class Case:
     """Whether the model holds the input that was asked for as a constant."""
     bounds: list[NDArray[np.float64]] | None = None
     """How far each element of each output may be off in single precision, in place of the tolerance."""
+    choices: frozenset[tuple[int, object, bool]] = frozenset()
+    """What its network has drawn first, second, and so on, and whether that is numbers."""
 
     def check(self, outputs: Iterable[NDArray[Any]], precision: str = "fp32") -> None:
         """That the model gave these outputs is right."""
@@ -74,7 +78,8 @@ class Net:
     def __init__(
         self, seed: int, held: int | None = None, computed: bool = False, draw: st.DrawFn = draws_nothing
     ) -> None:
-        self.draw = draw
+        self._draw = draw
+        self._choices: list[tuple[int, object, bool]] = []
         self.rng = np.random.default_rng(seed)
         self.litert_differs = ""
         self._builder = ModelBuilder()
@@ -85,6 +90,12 @@ class Net:
         self._magnitude = 0.0
         self._terms = 1
         self._log: list[str] = []
+
+    def draw(self, strategy: st.SearchStrategy[Drawn]) -> Drawn:
+        """A value from hypothesis."""
+        value = self._draw(strategy)
+        self._choices.append((len(self._choices), *_choice(value)))
+        return value
 
     def normal(self, shape: Sequence[int], scale: float = 1.0) -> NDArray[np.float32]:
         return (scale * self.rng.standard_normal(shape)).astype(np.float32)
@@ -205,7 +216,21 @@ class Net:
             describe="; ".join(self._log),
             litert_differs=self.litert_differs,
             holds_input=any(value is None for value in self._inputs),
+            choices=frozenset(self._choices),
         )
+
+
+def _choice(value: object) -> tuple[object, bool]:
+    """A drawn value, and whether it is numbers, of which matters whether they are below 2, and fill vectors of four."""
+    match value:
+        case bool() | str() | None:
+            return value, False
+        case int():
+            return value if value < 2 else 2 + value % 4, True
+        case tuple() | list():
+            each = [_choice(part) for part in value]
+            return tuple(part for part, _ in each), all(is_number for _, is_number in each)
+    return type(value), True
 
 
 def _dtype(value: NDArray[Any]) -> str:

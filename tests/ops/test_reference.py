@@ -1,4 +1,7 @@
-"""The judge is judged: reference.py, and the models that the rows write, against LiteRT's CPU interpreter."""
+"""The judge is judged: reference.py, and the models that the rows write, against LiteRT's CPU interpreter.
+
+Here, too, since no device is needed: the graphs of rows against the same references.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.ops.batches import alone_and_fused, in_batches, of_each
+from tests.ops.batches import alone_and_fused, examples, in_batches, of_each
 from tests.ops.case import Case, Row
 from tests.ops.reference import resampler
 from tests.ops.table import ROWS
 from tests.ops.tolerance import check
+from tests.support.planning import computed_in_numpy, graph_of
 
 interpreter = pytest.importorskip("ai_edge_litert.interpreter")
 
@@ -24,6 +28,15 @@ def test_reference_agrees_with_litert(rows: Sequence[Row]) -> None:
             tolerance = replace(case.tolerance, fp32=1e-4)
             for got, expected in zip(_run_litert(case), case.expected, strict=True):
                 check(got, expected, tolerance, "fp32", case.describe)
+
+
+@in_batches()
+def test_graphs_mean_what_their_rows_compute(rows: Sequence[Row]) -> None:
+    """In numpy, as constants are folded: of more cases than kernels are compiled for."""
+    for case in of_each(rows, lambda row: examples(row.case(fused=True))):
+        outputs = computed_in_numpy(graph_of(case.model), case.inputs)
+        if outputs is not None:
+            case.check(outputs)
 
 
 def test_resampler_fades_at_the_border() -> None:

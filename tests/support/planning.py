@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import tflgpu
@@ -11,9 +12,10 @@ from tflgpu.compiler import lower_file
 from tflgpu.errors import UnsupportedError
 from tflgpu.frontend.frontend import lower_model
 from tflgpu.frontend.lower import Choices, lower
-from tflgpu.graph.ir import Graph
+from tflgpu.graph.ir import Array, Graph
 from tflgpu.kernels.request import APART, FUSED, Chooser, Request, TileConfig, first_ranked
 from tflgpu.model.reader import read_model
+from tflgpu.ops.evaluate import value_of
 from tflgpu.options import Options
 from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
@@ -26,6 +28,19 @@ def graph_of(model: bytes) -> Graph:
     """The graph after the passes for every device."""
     options = tflgpu.Options(fallback="forbid")
     return optimize(lower_model(read_model(model), options, None).lowered.graph)
+
+
+def computed_in_numpy(graph: Graph, inputs: Sequence[Array]) -> list[Array] | None:
+    """The outputs of a graph; None if it has a node that constants are not folded through."""
+    values = dict(zip(graph.inputs, inputs, strict=True)) | {
+        t: tensor.data for t, tensor in graph.tensors.items() if tensor.data is not None
+    }
+    for node in graph.nodes:
+        value = value_of(node, [replace(graph[t], data=values[t]) for t in node.inputs], graph[node.output])
+        if value is None:
+            return None
+        values[node.output] = value
+    return [values[tensor] for tensor in graph.outputs]
 
 
 def obstacles_of(model: bytes, **options: Any) -> str:
