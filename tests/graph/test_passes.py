@@ -201,9 +201,9 @@ def test_padding_joins_each_of_its_readers_that_can_pad() -> None:
 def test_channel_constants_fold_into_weights(code: str, constant_first: bool, shape: tuple[int, ...]) -> None:
     m = Model()
     x, constant = m.conv(m.input(IMAGE)), m.weights(*shape)
-    y = m.add(code, [constant, x] if constant_first else [x, constant], IMAGE)
+    y = m.add(code, [constant, x] if constant_first else [x, constant], IMAGE, fused_activation_function="RELU")
     graph = apply("fold_affine", m.graph(y))
-    assert [functions(n) for n in graph.nodes] == [[]]
+    assert [functions(n) for n in graph.nodes] == [["relu"]]
 
 
 def test_a_constant_of_every_pixel_does_not_fold_into_weights() -> None:

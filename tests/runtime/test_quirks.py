@@ -17,6 +17,7 @@ import pytest
 import tflgpu
 from tests.support.models import Builder
 from tflgpu.runtime.opencl import clock, devices, program, session
+from tflgpu.runtime.opencl.description import language_of_atomics
 from tflgpu.runtime.opencl.quirks import (
     INTEL,
     NVIDIA,
@@ -231,3 +232,13 @@ def test_a_remedy_elsewhere_is_there() -> None:
         for path in re.findall(r"[\w/]+\.(?:py|cl\.j2|md)", f"{quirk.remedy} {quirk.source}"):
             assert (ROOT / path).exists() or (ROOT / "tflgpu" / path).exists(), f"{quirk.name} names {path}"
     assert len({quirk.name for quirk in QUIRKS}) == len(QUIRKS)
+
+
+@pytest.mark.parametrize(("version", "expected"), [("1.2", 0), ("2.0", 2)])
+def test_before_version_3_a_device_has_atomics_by_its_version(version: str, expected: int) -> None:
+    class Old(SimpleNamespace):
+        @property
+        def opencl_c_features(self) -> list[Any]:
+            raise cl.LogicError("clGetDeviceInfo failed: INVALID_VALUE")
+
+    assert language_of_atomics(Old(opencl_c_version=f"OpenCL C {version}")) == expected  # type: ignore[arg-type]

@@ -71,3 +71,17 @@ def test_what_cannot_be_linked_is_a_failure() -> None:
 def test_a_single_kernel_is_optimized_by_one_thread() -> None:
     linker = Linker(frozenset({SPLIT_COMPILE}))
     assert linker.link([b".entry a"]) == b"machine code" and not linker.options
+
+
+def test_the_context_of_a_device_is_current_while_it_is_needed() -> None:
+    calls = list[str]()
+
+    class Driver:
+        def __getattr__(self, name: str) -> Any:
+            calls.append(name)
+            return lambda *arguments: 0
+
+    device: Any = SimpleNamespace(pci_domain_id_nv=0, pci_bus_id_nv=1, pci_slot_id_nv=2)
+    with _Cuda(Driver()).context(device):  # type: ignore[arg-type]
+        assert calls[-1] == "cuCtxPushCurrent_v2"
+    assert calls[-2:] == ["cuCtxPopCurrent_v2", "cuDevicePrimaryCtxRelease_v2"]
