@@ -37,7 +37,7 @@ from tflgpu.model.model import Model
 from tflgpu.model.reader import read_model
 from tflgpu.options import Options
 from tflgpu.passes import optimize
-from tflgpu.passes.device.layouts import add_conversions
+from tflgpu.passes.device.storage import add_conversions
 from tflgpu.plan import Plan, make_plan
 from tflgpu.plan.planning import clear_choice
 from tflgpu.report.describe import make_report

@@ -8,7 +8,7 @@ from functools import reduce
 
 from tflgpu.graph.ir import Graph, Input, Node, Operand, TensorId, Value, joint_sources
 from tflgpu.graph.rewrite_rules import AnyGraph, Built, Draft, Match, Rule, Rules, op, rewrite
-from tflgpu.passes.nest_concatenations import is_contiguous
+from tflgpu.passes.slice_concatenations import is_contiguous
 
 # Tensors that a kernel takes at most, because some drivers allow only 64 arguments.
 MAX_INPUTS = 16

@@ -10,29 +10,22 @@ import numpy as np
 from tflgpu.errors import internal_faults
 from tflgpu.graph.ir import Graph, remove_dead, verify
 from tflgpu.graph.rewrite_rules import Firing, Rewritten, Rules
-from tflgpu.passes.find_layer_norms import find_layer_norms
-from tflgpu.passes.find_softmaxes import find_softmaxes
-from tflgpu.passes.fold_affine import fold_affine
-from tflgpu.passes.fold_constants import fold_constants
+from tflgpu.passes.find_normalizations import find_layer_norms, find_softmaxes, sum_squares
+from tflgpu.passes.fold_affine import fold_affine, merge_affine
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
-from tflgpu.passes.fuse_padding import fuse_padding
-from tflgpu.passes.gather_rows import gather_rows
+from tflgpu.passes.gather_rows import gather_rows, shorten_lookups
 from tflgpu.passes.half_precision import keep_precise
+from tflgpu.passes.half_precision.keep_precise import keep_given_weights
 from tflgpu.passes.join_depthwise import join_depthwise
-from tflgpu.passes.keep_given_weights import keep_given_weights
-from tflgpu.passes.merge_affine import merge_affine
 from tflgpu.passes.merge_movements import merge_movements
-from tflgpu.passes.merge_padding import merge_padding
+from tflgpu.passes.merge_padding import fuse_padding, merge_padding
 from tflgpu.passes.merge_products import merge_products
 from tflgpu.passes.merge_rounding import merge_rounding
-from tflgpu.passes.nest_concatenations import nest_concatenations
 from tflgpu.passes.pack_weights import pack_weights
 from tflgpu.passes.pad_heads import pad_heads
-from tflgpu.passes.shorten_lookups import shorten_lookups
-from tflgpu.passes.simplify import simplify
+from tflgpu.passes.simplify import fold_constants, simplify
 from tflgpu.passes.sink_transposes import sink_transposes
-from tflgpu.passes.slice_concatenations import slice_concatenations
-from tflgpu.passes.sum_squares import sum_squares
+from tflgpu.passes.slice_concatenations import nest_concatenations, slice_concatenations
 
 Pass = Callable[[Graph], Graph]
 

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from tflgpu.graph.ir import Graph, State, TensorId, roots
 from tflgpu.kernels.kernel import Storage
-from tflgpu.passes.device.concatenations import Place, input_places
-from tflgpu.passes.device.slices import slice_places
+from tflgpu.passes.device.concatenations import Place, input_places, slice_places
 from tflgpu.plan.barrier_intervals import intervals, memory_uses
 from tflgpu.plan.plan import Placement, PlannedKernel
 from tflgpu.target import Target

@@ -16,9 +16,8 @@ from tflgpu.compiler import Parts
 from tflgpu.graph.ir import Graph, TensorId
 from tflgpu.kernels.request import first_ranked
 from tflgpu.kernels.rewriting import Planning
-from tflgpu.passes.device.layouts import convert_layouts
-from tflgpu.passes.device.storage import assign_storage
-from tflgpu.passes.device.whole_numbers import keep_whole_numbers
+from tflgpu.passes.device.grids import keep_whole_numbers
+from tflgpu.passes.device.storage import assign_storage, convert_layouts
 from tflgpu.plan import Plan, make_plan
 from tflgpu.report.profile import Stopwatch
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor

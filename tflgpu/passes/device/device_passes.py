@@ -11,14 +11,10 @@ from dataclasses import dataclass, replace
 from tflgpu.errors import internal_faults
 from tflgpu.kernels.architecture import PORTABLE, Architecture, Phase, Rewrite, rewrites
 from tflgpu.kernels.rewriting import Planning
-from tflgpu.passes.device.concatenations import concatenate_in_place
-from tflgpu.passes.device.grids import store_on_grids
-from tflgpu.passes.device.layouts import convert_layouts
-from tflgpu.passes.device.slices import slice_in_place
+from tflgpu.passes.device.concatenations import concatenate_in_place, slice_in_place
+from tflgpu.passes.device.grids import keep_whole_numbers, store_on_grids
 from tflgpu.passes.device.states import overwrite_states, shorten_states
-from tflgpu.passes.device.storage import assign_storage
-from tflgpu.passes.device.stored_rows import store_rows
-from tflgpu.passes.device.whole_numbers import keep_whole_numbers
+from tflgpu.passes.device.storage import assign_storage, convert_layouts, store_rows
 from tflgpu.passes.fuse import inline_operands
 from tflgpu.target import Target
 

@@ -1,12 +1,18 @@
-"""How activations lie in memory: element types, and the order of model inputs and outputs."""
+"""How activations lie in memory: element types, the host's order at inputs and outputs, and images row by row.
+
+Conversions between the host's order and PHWC4 are ordinary ``map`` nodes. Most of them are not needed: many shapes have
+the same bytes in both orders, a convolution reads images of up to 4 channels in the host's order, and every kernel can
+store its result in it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from tflgpu.graph.ir import Graph, TensorId, roots
-from tflgpu.graph.layout import LANES, Geometry
+from tflgpu.graph.ir import Graph, Node, TensorId, roots
+from tflgpu.graph.layout import LANES, Geometry, keeps_bytes
+from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.passes.half_precision import leaving_tensors
@@ -64,3 +70,101 @@ def _exact_outputs(graph: Graph, root: Mapping[TensorId, TensorId]) -> set[Tenso
     joined = {root[n.output] for n in graph.of_kind("concatenate")}  # which need not be kernels
     odd = {root[t] for t in graph.outputs if graph[t].size % LANES}
     return odd - kept - read - joined
+
+
+def convert_layouts(planning: Planning) -> Planning:
+    """:func:`add_conversions` as a pass."""
+    return replace(planning, graph=add_conversions(planning.graph))
+
+
+def add_conversions(graph: Graph) -> Graph:
+    """Insert the conversions that are needed: nodes that cannot read or write the host's order get PHWC4."""
+    new = NewTensors(graph)
+
+    def converted(tensor: TensorId) -> TensorId:
+        return new.add(replace(graph[tensor], data=None)).id
+
+    read = [t for t in graph.inputs if graph.consumers.get(t) and not _readable(graph, t)]
+    renamed = {tensor: converted(tensor) for tensor in read}
+
+    def reading(node: Node) -> Node:
+        if _takes_hosts_order(graph, node):
+            return node
+        return replace(node, inputs=tuple(renamed.get(i, i) for i in node.inputs))
+
+    outputs: list[TensorId] = []
+    for tensor in graph.outputs:
+        outputs.append(tensor if _writable(graph, tensor) and tensor not in outputs else converted(tensor))
+    before = (Node("map", (tensor,), result) for tensor, result in renamed.items())
+    written = zip(graph.outputs, outputs, strict=True)
+    after = (Node("map", (tensor,), result) for tensor, result in written if tensor != result)
+    nodes = (*before, *map(reading, graph.nodes), *after)
+    return replace(graph, outputs=tuple(outputs)).with_nodes(nodes, new)
+
+
+def _readable(graph: Graph, tensor: TensorId) -> bool:
+    """Whether all readers of a graph input can read the host's order."""
+    return Geometry(graph[tensor].shape).is_linear or all(
+        _reads_linear(graph, n, tensor) for n in graph.consumers[tensor]
+    )
+
+
+def _reads_linear(graph: Graph, node: Node, tensor: TensorId) -> bool:
+    """Whether ``node`` reads the tensor as its first input only, and can do so in the host's order."""
+    if node.inputs[0] != tensor or node.inputs.count(tensor) > 1 or 0 in node.epilogue_inputs:
+        return False
+    if node.kind == "map":
+        return graph[tensor].shape == graph[node.output].shape
+    if (node.kind in ("reshape", "strided") and not node.in_place) or _takes_hosts_order(graph, node):
+        return True
+    if node.kind != "convolution" or not graph[node.inputs[1]].is_constant:  # else weights are packed for PHWC4
+        return False
+    return Geometry(graph[tensor].shape).channels <= LANES
+
+
+def _takes_hosts_order(graph: Graph, node: Node) -> bool:
+    """Whether a view of a graph input has in PHWC4 the bytes that the input has in the host's order."""
+    shapes = [graph[t].shape for t in (*node.inputs, node.output)]
+    return node.is_view and node.inputs[0] in graph.inputs and not keeps_bytes(*shapes)
+
+
+def _writable(graph: Graph, tensor: TensorId) -> bool:
+    """Whether a graph output can be stored in the host's order by the node that computes it."""
+    producer = graph.producer.get(tensor)
+    if producer is None or graph.outputs.count(tensor) > 1:
+        return False
+    if producer.is_view:
+        source = producer.inputs[0]
+        return Geometry(graph[source].shape).is_linear and source not in graph.outputs and _writable(graph, source)
+    return Geometry(graph[tensor].shape).is_linear or tensor not in graph.consumers
+
+
+def store_rows(planning: Planning) -> Planning:
+    """Make views of reshapes whose input can be stored in row-major order, which every kernel can do."""
+    graph, storage = planning.graph, dict(planning.storage)
+    root = roots(graph)
+    kept = {root[t] for t in graph.wanted}  # a kernel has to write the next value of a state, or what it is a view of
+    for tensor in graph.producer:
+        readers = graph.consumers.get(tensor, ())
+        if readers and _is_of_kernel(planning, tensor) and all(_reads_rows(planning, node, kept) for node in readers):
+            storage[tensor] = replace(storage[tensor], linear=True)
+    views = (n for n in graph.of_kind("reshape") if storage.get(n.inputs[0]) != planning.storage.get(n.inputs[0]))
+    replaced = {node.output: (replace(node, in_place=True),) for node in views}
+    return planning.with_graph(graph.with_replaced(replaced), storage)
+
+
+def _is_of_kernel(planning: Planning, tensor: TensorId) -> bool:
+    """Whether a kernel computes a tensor that has its own memory, in PHWC4."""
+    graph, node = planning.graph, planning.graph.producer[tensor]
+    is_inside = any(n.kind == "concatenate" and n.in_place for n in graph.consumers.get(tensor, ()))
+    own = not node.in_place and not is_inside and tensor == node.output and tensor not in graph.wanted
+    return own and not planning.storage[tensor].linear
+
+
+def _reads_rows(planning: Planning, node: Node, kept: Collection[TensorId]) -> bool:
+    """Whether a node only reshapes its input, and its result is in row-major order in PHWC4."""
+    if node.kind != "reshape" or node.in_place or node.epilogue or node.output in kept:
+        return False
+    output = planning.storage[node.output]
+    same_form = output.form == planning.storage[node.inputs[0]].form
+    return same_form and not output.linear and output.geometry.is_linear and output.geometry.channels % LANES == 0

@@ -1,5 +1,8 @@
 """Effect on the outputs of storing a tensor in half, as a multiple of the effect on the tensor itself.
 
+A rule for a kind of nodes (:class:`KindRule`) is data. A kind without one passes nothing back: it is taken to bring
+numbers about as near as those that it reads.
+
 From the outputs back to the inputs, each node says how much an error of what it reads is multiplied on its way to a
 result that must not change. What an operand of elementwise functions does is measured: on samples of the ranges of all
 operands, with those of one rounded. So ``log(1 + exp(x))`` is as harmless as it is, although ``exp`` alone is not.
@@ -8,8 +11,10 @@ operands, with those of one rounded. So ``log(1 + exp(x))`` is as harmless as it
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod, sqrt
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +25,35 @@ from tflgpu.ops.arithmetic.reduction import Reduce, Softmax
 from tflgpu.ops.epilogue_ops import FUNCTIONS, apply, computed
 from tflgpu.ops.image.convolution import output_channel_axis
 from tflgpu.ops.image.window import Pool
-from tflgpu.ops.rounding import KINDS
 from tflgpu.passes.half_precision.cancellation import origin
-from tflgpu.passes.half_precision.ranges import Range, Ranges, operand_types, value_types
-from tflgpu.passes.half_precision.weighted_sums import weighted_sum
+from tflgpu.passes.half_precision.ranges import Range, Ranges, operand_types, value_types, weighted_sum
+
+# Whole: an element of the result is one of the input, or a mean of few. Averaged: it is made of many with errors of
+# their own, which leave the root of their number.
+Passing = Literal["whole", "averaged"]
+
+
+@dataclass(frozen=True)
+class KindRule:
+    """Effect of a kind of node on rounding.
+
+    passes: how precise its inputs have to be where its result has to be precise; None: as any other tensor.
+    inputs: of these inputs by number, what errors of theirs are multiplied by, beside an error of the result.
+    """
+
+    passes: Passing | None = None
+    inputs: Mapping[int, float] | None = None
+
+
+# Pixels from which a sample is taken at most, in coordinates of usual size.
+COORDINATES = 64.0
+
+KINDS: Mapping[str, KindRule] = {
+    **dict.fromkeys(("map", "reshape", "rearrange", "strided", "gather", "concatenate", "unpool"), KindRule("whole")),
+    **dict.fromkeys(("resize_bilinear", "cumulative_sum", "scatter", "join"), KindRule("whole")),
+    **dict.fromkeys(("convolution", "depthwise", "fully_connected", "matmul", "reduce", "pool"), KindRule("averaged")),
+    "resampler": KindRule("whole", {1: COORDINATES}),
+}
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float64]

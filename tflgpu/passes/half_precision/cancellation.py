@@ -12,8 +12,7 @@ from collections.abc import Iterator
 
 from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, Operand, TensorId, Value
 from tflgpu.ops.arithmetic.reduction import Reduce
-from tflgpu.passes.half_precision.ranges import USUAL, Range, Ranges
-from tflgpu.passes.half_precision.weighted_sums import PRODUCTS, weighted_sum
+from tflgpu.passes.half_precision.ranges import PRODUCTS, USUAL, Range, Ranges, weighted_sum
 
 # Kinds that move elements, and those that compute with nothing but activations.
 MOVES = frozenset(("concatenate", "gather", "map", "rearrange", "reshape", "strided"))

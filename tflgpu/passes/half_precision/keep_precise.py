@@ -1,19 +1,29 @@
-"""In half precision: tensors whose rounding would show stay in float, and the others in half."""
+"""In half precision: tensors whose rounding would show stay in float, and so do weights that the caller gives."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import takewhile
 
 import numpy as np
 
 from tflgpu.graph.ir import Graph, Input, KeptFor, Node, TensorId, stored_elements
 from tflgpu.ops.arithmetic.reduction import Reduce
+from tflgpu.ops.image.convolution import output_channel_axis
 from tflgpu.ops.image.window import Pool
+from tflgpu.ops.movement.shaping import Rearrange
 from tflgpu.passes.half_precision.amplification import MOST, Amplifications, averages_products
 from tflgpu.passes.half_precision.cancellation import Cancellations, origin
-from tflgpu.passes.half_precision.ranges import FLOAT_MAX, KEEP_RANGE, LARGEST, USUAL, Ranges, fits
-from tflgpu.passes.half_precision.weighted_sums import PRODUCTS, weighted_sum
+from tflgpu.passes.half_precision.ranges import (
+    FLOAT_MAX,
+    KEEP_RANGE,
+    LARGEST,
+    PRODUCTS,
+    USUAL,
+    Ranges,
+    fits,
+    weighted_sum,
+)
 from tflgpu.target import HALF_MAX, HALF_WHOLE
 
 # Part of a tensor that a mean of it is at most, to cost nothing.
@@ -153,3 +163,38 @@ def _statistics(graph: Graph) -> set[TensorId]:
         if not all(r.kind == "map" or r.output in found for r in graph.consumers.get(node.output, ())):
             found.discard(node.output)
     return found
+
+
+def keep_given_weights(graph: Graph) -> Graph:
+    """Mark inputs that are nothing but weights, in another order perhaps, as precise, and the sums of such products.
+
+    Nothing trained these weights to keep sums within the range and the digits of half precision.
+    """
+    weights = {t for tensor in graph.inputs for t in _copies(graph, tensor) if _is_weights(graph, t)}
+    precise = weights | {node.output for tensor in weights for node in graph.consumers[tensor]}
+    return graph.with_nodes(graph.nodes, [graph[t].changed(precise=True) for t in precise])
+
+
+def _copies(graph: Graph, tensor: TensorId) -> Iterator[TensorId]:
+    """Yield a tensor, and all that has the same elements in another order."""
+    yield tensor
+    for node in graph.consumers.get(tensor, ()):
+        if _reorders(node):
+            yield from _copies(graph, node.output)
+
+
+def _is_weights(graph: Graph, tensor: TensorId) -> bool:
+    """Whether all that reads a tensor or its copies takes it as weights."""
+    readers = graph.consumers.get(tensor, ())
+    return bool(readers) and all(
+        _takes_weights(node, tensor) or (_reorders(node) and _is_weights(graph, node.output)) for node in readers
+    )
+
+
+def _reorders(node: Node) -> bool:
+    return not node.epilogue and (isinstance(node.attributes, Rearrange) or node.kind == "reshape")
+
+
+def _takes_weights(node: Node, tensor: TensorId) -> bool:
+    """Whether ``tensor`` is the weights of a convolution and nothing else to it."""
+    return output_channel_axis(node) is not None and [i for i, t in enumerate(node.inputs) if t == tensor] == [1]

@@ -1,23 +1,116 @@
-"""Make one node of the means and elementwise functions that normalize a tensor along its last axis.
+"""Make one node of the operators that spell a softmax, a layer normalization, or a sum of squares.
+
+Converters write a softmax along any axis but the last as differences from the greatest element, their exponentials and
+quotients. A softmax of the last axis is one kernel; what moves the axis there and back often meets other movements and
+vanishes.
 
 Converters write a layer normalization as some ten operators, in several ways. Here a tensor is known by what it holds
 of a tensor x, and the node that completes ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` becomes all of it.
 So does the one that completes ``x / sqrt(mean square + epsilon) * gamma`` (RMSNorm). What counts is the algebra: powers
 of 2, 0.5 and -0.5 are squares and roots, and a sum or any other multiple of a mean square is as good as the mean.
 A tensor with any other operator on its way from x is not known, so nothing else can become a normalization.
+
+Of a sum or mean of squares in one node no square is stored: half holds none of a number above 255.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isclose, prod
 
 import numpy as np
 
-from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, TensorId, Value
-from tflgpu.graph.rewrite_rules import NewTensors
-from tflgpu.ops.arithmetic.reduction import LayerNorm, Reduce
+from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, TensorId, Value, joint_sources
+from tflgpu.graph.layout import without_units
+from tflgpu.graph.rewrite_rules import Built, Draft, Match, NewTensors, Rule, Rules, op
+from tflgpu.ops.arithmetic.reduction import LayerNorm, Reduce, Softmax
+from tflgpu.ops.movement.shaping import AxisMap, Rearrange
+
+
+def _find(match: Match) -> Built:
+    """Replace the quotients at the end of a softmax by a node that computes all of it."""
+    found = _softmax(match.graph, match.node)
+    return None if found is None else list(_along(match.graph, *found, match.node))
+
+
+find_softmaxes = Rules((Rule("find_softmaxes", op("map"), _find),))
+
+
+def _softmax(graph: Draft, last: Node) -> tuple[list[Node], TensorId, int] | None:
+    """Return the nodes before ``last`` of the softmax that it ends, what it is of, and the axis; None if it ends
+    none."""
+    quotient = _operands(last, "div")
+    exponential = graph.producer.get(quotient[0]) if quotient else None
+    if quotient is None or exponential is None or graph[quotient[0]].shape != graph[last.output].shape:
+        return None
+    sums, total = _reduced(graph, quotient[1], "sum")
+    exponent = _operands(exponential, "exp")
+    difference = graph.producer.get(exponent[0]) if exponent else None
+    terms = _operands(difference, "sub") if difference is not None else None
+    if total is None or difference is None or terms is None:
+        return None
+    greatest, most = _reduced(graph, terms[1], "max")
+    if most is None or total.inputs[0] != exponential.output or most.inputs[0] != terms[0]:
+        return None
+    x = graph[terms[0]]
+    axes = [_axes(graph, n) for n in (most, total)]
+    if axes[0] != axes[1] or len(axes[0]) != 1 or x.shape != graph[last.output].shape or x.dtype != "float32":
+        return None
+    kept = tuple(1 if i == axes[0][0] else size for i, size in enumerate(x.shape))
+    if any(without_units(graph[t].shape) != without_units(kept) for t in (quotient[1], terms[1])):
+        return None
+    return [*greatest, difference, exponential, *sums], x.id, axes[0][0]
+
+
+def _operands(node: Node, function: str) -> list[TensorId] | None:
+    """Return what a node computes nothing but ``function`` of; None if it computes anything else."""
+    if node.kind != "map" or [op.function for op in node.epilogue] != [function]:
+        return None
+    return [node.inputs[o.index if isinstance(o, Input) else 0] for o in node.epilogue[0].operands]
+
+
+def _reduced(graph: Draft, tensor: TensorId, function: str) -> tuple[list[Node], Node | None]:
+    """Return the reduction that a tensor is, perhaps in another shape or limited below; and all nodes up to it."""
+    nodes = list[Node]()
+    while (node := graph.producer.get(tensor)) is not None:
+        nodes.append(node)
+        if isinstance(node.attributes, Reduce):
+            return nodes, node if node.attributes.function == function and not node.epilogue else None
+        if (node.kind != "reshape" or node.epilogue) and not (function == "max" and _limits_nothing(graph, node)):
+            break
+        tensor = node.inputs[0]
+    return nodes, None
+
+
+def _limits_nothing(graph: Draft, node: Node) -> bool:
+    """Whether a node takes the greater of its first input and the least number there is."""
+    operands = _operands(node, "maximum")
+    limit = graph.constant(operands[1]) if operands and operands[0] == node.inputs[0] else None
+    same = graph[node.output].shape == graph[node.inputs[0]].shape
+    return same and limit is not None and bool(np.all(limit <= np.finfo(np.float32).min))
+
+
+def _axes(graph: Draft, node: Node) -> list[int]:
+    """Return the axes of more than one element that a reduction is along."""
+    assert isinstance(node.attributes, Reduce)
+    return [axis for axis in node.attributes.axes if graph[node.inputs[0]].shape[axis] > 1]
+
+
+def _along(graph: Draft, parts: Sequence[Node], x: TensorId, axis: int, last: Node) -> Iterator[Node]:
+    """Yield the softmax of ``x`` along ``axis``."""
+    sources, shape = joint_sources(*parts[::-1], last), graph[x].shape
+    softmax = Node("softmax", (x,), last.output, Softmax(1.0), sources=sources)
+    if axis == len(shape) - 1:
+        yield softmax
+        return
+    order = [*(i for i in range(len(shape)) if i != axis), axis]
+    moved = tuple(shape[i] for i in order)
+    operand, result = (graph.new.like(graph[t], moved) for t in (x, last.output))
+    yield Node("rearrange", (x,), operand.id, Rearrange(tuple(AxisMap(order.index(i)) for i in range(len(shape)))))
+    yield replace(softmax, inputs=(operand.id,), output=result.id)
+    yield Node("rearrange", (result.id,), last.output, Rearrange(tuple(map(AxisMap, order))), sources=sources)
+
 
 # The meaning of a function's result, by the function and the meanings of its operands; "x" and "constant" stand for
 # such tensors, all others for Known.holds. Numbers stand for constants of that value.
@@ -285,3 +378,71 @@ def _number(graph: Graph, tensor: TensorId) -> float | None:
     """Return the value of a constant of one element."""
     value = graph[tensor].data
     return float(value.item()) if value is not None and value.size == 1 else None
+
+
+def _square(match: Match) -> Built:
+    """Let a sum or mean of squares of floats, which nothing else reads, square what it reads."""
+    graph, squares = match.graph, match["squares"]
+    root = _root(graph, squares)
+    if root is None:
+        return None
+    if not root.epilogue:
+        return [_of_squares(match, root.inputs[0])]
+    root = replace(root, output=graph.new.like(graph[squares.output], graph[squares.output].shape).id)
+    return [root, _of_squares(match, root.output)]
+
+
+def _adds(_: Draft, node: Node) -> bool:
+    return isinstance(node.attributes, Reduce) and node.attributes.function in ("sum", "mean")
+
+
+sum_squares = Rules((Rule("sum_squares", op("reduce", op("map", name="squares", alone=True), where=_adds), _square),))
+
+
+def _root(graph: Draft, node: Node) -> Node | None:
+    """Return the map node that computes what ``node`` gives the squares of; without an epilogue it only reads that."""
+    *before, last = node.epilogue or (None,)
+    result = graph[node.output]
+    if last is None or result.dtype != "float32" or result.precise:
+        return None
+    if last.function == "squared_difference":
+        return replace(node, epilogue=(*before, EpilogueOp("sub", last.operands)))
+    if not _squares(graph, node, last):
+        return None
+    root = last.operands[0]
+    if before:
+        return replace(node, epilogue=tuple(before)) if root == Value(len(before)) else None
+    if not isinstance(root, Value) or graph[node.inputs[0]].shape != result.shape:
+        return None
+    return replace(node, epilogue=())
+
+
+def _squares(graph: Draft, node: Node, last: EpilogueOp) -> bool:
+    """Whether an epilogue op gives the square of its first operand."""
+    first, *others = last.operands
+    if last.function == "pow" and isinstance(others[0], Input):
+        exponent = graph.constant(node.inputs[others[0].index])
+        return exponent is not None and bool(np.all(exponent == 2))
+    return last.function == "square" or (last.function == "mul" and others == [first])
+
+
+def _of_squares(match: Match, source: TensorId) -> Node:
+    """Return the reduction of the squares of ``source``."""
+    graph, node = match.graph, match.node
+    attributes = node.attributes
+    assert isinstance(attributes, Reduce)
+    epilogue, inputs = node.epilogue, (source, *node.inputs[1:])
+    if attributes.function == "mean":
+        count = prod(graph[node.inputs[0]].shape[axis] for axis in attributes.axes)
+        inputs = (*inputs, graph.new.constant(np.array(1 / count, np.float32)))
+        divided = EpilogueOp("mul", (Value(0), Input(len(inputs) - 1)))
+        after = (op.moved(lambda o: Value(o.index + 1) if isinstance(o, Value) else o) for op in epilogue)
+        epilogue = (divided, *after)
+    return Node(
+        "reduce",
+        inputs,
+        node.output,
+        replace(attributes, function="sum_of_squares"),
+        epilogue,
+        joint_sources(match["squares"], node),
+    )
