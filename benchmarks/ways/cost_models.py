@@ -32,8 +32,8 @@ from tflgpu.measure.device_model import measure
 from tflgpu.options import ExecutorChoice
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session
-from tflgpu.target.cost_model import BUILT_IN_COSTS
 from tflgpu.target.probes import cost_model_from
+from tflgpu.target.target import BUILT_IN_COSTS
 
 Precision = Literal["fp16", "fp32"]
 

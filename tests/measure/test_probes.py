@@ -25,8 +25,8 @@ from tflgpu.options import CacheFiles, Execution, Options
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import Session, open_session
 from tflgpu.target import Limits
-from tflgpu.target.cost_model import BUILT_IN_COSTS
 from tflgpu.target.probes import ProbeProgram, Probes, cost_model_from, preferred
+from tflgpu.target.target import BUILT_IN_COSTS
 
 # An H200 by its data sheet and by other known facts: 1.98 GHz, 132 multiprocessors.
 H200 = Probes(

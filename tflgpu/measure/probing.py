@@ -15,8 +15,8 @@ import pyopencl as cl
 
 from tflgpu.runtime.opencl.program import compile_program, make_kernel
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
-from tflgpu.target.device_limits import VEC4_BYTES
 from tflgpu.target.probes import ProbeConvolution, ProbeProgram, Probes
+from tflgpu.target.target import VEC4_BYTES
 
 # Steps of a probe are added until they take this number of round trips of a launch, or this number of seconds,
 # whichever is less, so that a launch takes little of it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from tflgpu.target.cost_model import measured_costs
+from tflgpu.target.target import measured_costs
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from math import floor, inf, isfinite, log10
 from typing import Literal
 
-from tflgpu.target.cost_model import CostModel
-from tflgpu.target.device_limits import VEC4_BYTES
-from tflgpu.target.target import Target
+from tflgpu.target.target import VEC4_BYTES, CostModel, Target
 
 # The E12 series of preferred numbers (IEC 60063): each is 1.2 times the one before, so a value is at most 10% off.
 PREFERRED = (1.0, 1.2, 1.5, 1.8, 2.2, 2.7, 3.3, 3.9, 4.7, 5.6, 6.8, 8.2, 10.0)

@@ -1,13 +1,259 @@
-"""Planning's knowledge of a device."""
+"""Planning's knowledge of a device: types of elements, limits, the cost model's numbers, and all of them as a target.
+
+Kernels count their work (k-steps, loads, bytes, products), and the numbers of a cost model turn counts into cycles;
+:mod:`tflgpu.kernels.demand` says what a kernel takes of all. They are data: ``measured_costs.json`` has those of a GPU,
+of its tensor cores and of a CPU's core, and says for each where and when it was measured, and by which layers. Only
+ratios matter, so cycles are those of the device that was measured.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
-from tflgpu.target.cost_model import BUILT_IN_COSTS, CostModel
-from tflgpu.target.device_limits import CORE_CACHE_BYTES, Limits
+import numpy as np
+from numpy.typing import NDArray
+
+# In device memory, by their OpenCL C names.
+ElementType = Literal["float", "half", "int", "short", "ushort", "char", "uchar", "long", "uint", "double"]
+
+VectorType = Literal["float", "int", "long", "uint", "double"]  # in registers
+
+HALF_MAX = 65504.0  # the greatest finite half
+
+# Half and float have all whole numbers up to these.
+HALF_WHOLE, FLOAT_WHOLE = 1 << 11, 1 << 24
+
+WIDEST = 16  # lanes of the widest vectors of OpenCL C
+
+# The numpy types of the same elements.
+HOST_DTYPES: dict[ElementType, str] = {
+    "float": "float32",
+    "half": "float16",
+    "int": "int32",
+    "short": "int16",
+    "ushort": "uint16",
+    "char": "int8",
+    "uchar": "uint8",
+    "long": "int64",
+    "uint": "uint32",
+    "double": "float64",
+}
+
+ITEM_BYTES: dict[ElementType, int] = {element: np.dtype(dtype).itemsize for element, dtype in HOST_DTYPES.items()}
+
+# The elements of tensors whose type does not depend on the precision of the plan.
+DEVICE_ELEMENTS: dict[str, ElementType] = {
+    "bool": "uchar",
+    **{dtype: element for element, dtype in HOST_DTYPES.items() if element != "float"},
+}
+
+# Vectors of these have functions of their own (templates/access/wide_ops.cl.j2).
+WIDE: frozenset[VectorType] = frozenset(("long", "uint", "double"))
+
+
+def vector_type(element: ElementType) -> VectorType:
+    """Return the type in which kernels compute: halves become floats, booleans and integers of up to 16 bits ints.
+
+    Args:
+        element: The type in which a tensor is stored.
+    """
+    match element:
+        case "float" | "half":
+            return "float"
+        case "long" | "uint" | "double":
+            return element
+        case _:
+            return "int"
+
+
+def vector_of(dtype: str) -> VectorType:
+    """Return the type in which kernels compute with tensors of a numpy type.
+
+    Args:
+        dtype: Numpy's name of the type.
+    """
+    return vector_type(DEVICE_ELEMENTS.get(dtype, "float"))
+
+
+def is_exact_in_half(data: NDArray[Any]) -> bool:
+    """Whether half precision holds every number of an array; infinities and NaN count as not held.
+
+    Args:
+        data: Of any type.
+    """
+    return bool(np.all(np.clip(data, -HALF_MAX, HALF_MAX).astype(np.float16) == data))
+
+
+VEC4_BYTES = 16
+
+# More than this no plan asks for. A larger buffer would hold several tensors, and a plan has several buffers in its
+# place; only a tensor that is larger alone has a larger buffer.
+ENOUGH_WORK_ITEMS = 1024
+ENOUGH_LOCAL_BYTES = 64 << 10
+ENOUGH_ALLOCATION_BYTES = 1 << 30
+# A larger cache is one that cores share: Intel's runtime reports the second level, which each core has for itself, but
+# PoCL the third.
+CORE_CACHE_BYTES = 1 << 20
+
+
+def cpu_work(macs: int, moved: int) -> int:
+    """Return the work of a CPU, in multiplications: each byte that is moved takes as much as two of them.
+
+    Args:
+        macs: Multiplications.
+        moved: Bytes.
+    """
+    return macs + 2 * moved
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The facts of a device that OpenCL reports. The defaults are those of a plan that no device is known for.
+
+    Planning keeps to all numbers: whatever they are, every node has a kernel for work-groups of one work-item and for
+    no local memory at all.
+
+    work_group_size: greatest number of work-items in a group. A built kernel may allow fewer.
+    local_bytes: local memory of a work-group; local_is_real says whether it is a memory of its own and not a part of
+        the global one, where staging costs a copy and gains nothing.
+    allocation_bytes: greatest size of one buffer.
+    cache_bytes: of the cache that the device reports; 0 if it reports none.
+    shares_memory: whether host and device have the same memory.
+    opencl_c: version of the language, as (3, 0).
+    registers: of 32 bits, as far as known; with more values a work-item has the compiler keeps some in memory.
+    vector_width: floats of a vector register: 4, 8 or 16. Kernels for CPUs fill the registers by it.
+    subgroup_width: work-items of a sub-group with broadcasts and reductions (``cl_khr_subgroups`` and its relatives),
+        the least where it depends on the kernel; 0 where there are none, or OpenCL C is older than 2.0.
+    loop_turns: greatest number of turns of loops of a work-item, all together. OpenCL knows no such limit.
+    little_work: below which one core computes a model alone, because others would wake too late (:func:`cpu_work`).
+    images, half_arithmetic, integer_dot_product, command_buffers: whether the device has image objects,
+        ``cl_khr_fp16``, ``cl_khr_integer_dot_product``, ``cl_khr_command_buffer``.
+    """
+
+    work_group_size: int = 256
+    local_bytes: int = 48 << 10
+    local_is_real: bool = True
+    allocation_bytes: int = 1 << 62
+    cache_bytes: int = CORE_CACHE_BYTES
+    shares_memory: bool = False
+    opencl_c: tuple[int, int] = (1, 2)
+    registers: int = 256
+    vector_width: int = 16
+    subgroup_width: int = 0
+    loop_turns: int = 1 << 62
+    little_work: int = 0
+    images: bool = False
+    half_arithmetic: bool = False
+    integer_dot_product: bool = False
+    command_buffers: bool = False
+
+    @property
+    def of_plans(self) -> Limits:
+        """These limits as plans keep to them: no greater than a plan can tell from an unlimited one.
+
+        A CPU's runtime derives some from the machine's memory and caches. Plans for equal machines are to be equal,
+        because a bundle of the cache serves all of them.
+        """
+        return replace(
+            self,
+            work_group_size=min(self.work_group_size, ENOUGH_WORK_ITEMS),
+            local_bytes=min(self.local_bytes, ENOUGH_LOCAL_BYTES),
+            allocation_bytes=min(self.allocation_bytes, ENOUGH_ALLOCATION_BYTES),
+            cache_bytes=min(self.cache_bytes, CORE_CACHE_BYTES),
+        )
+
+    @property
+    def local_vec4s(self) -> int:
+        """float4 elements of local memory that a work-group can have."""
+        return self.local_bytes // VEC4_BYTES
+
+
+TABLE = Path(__file__).with_name("measured_costs.json")
+
+
+def measured_costs(name: str) -> dict[str, Any]:
+    """Return the numbers of a row of the table, with tuples in place of its lists.
+
+    Args:
+        name: The row's.
+
+    Raises:
+        StopIteration: The table has no such row.
+    """
+    row = next(row for row in json.loads(TABLE.read_text(encoding="utf-8")) if row["name"] == name)
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in row["costs"].items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostModel:
+    """Costs in cycles of one compute unit.
+
+    tile_latency: of a tile without any k-step, from its first load to its last store.
+    k_step_latency: of a k-step whose operands come from memory, while four k-steps are under way at once.
+    batch_latency: of any number of k-steps whose operands are loaded at once.
+    loaded_vec4s, products: vec4s that a compute unit loads in a cycle while its caches have them, and 4 x 4 products
+        that it computes.
+    tile_products: (pixels, slices, products) of convolutions by their tile, which tell more where they are known: of
+        registers, and of what the compiler makes of it.
+    splitting: by how much the k-steps that work-items share take longer, the reduction aside.
+    reduction_latency, local_vec4s: of adding up partial sums: its latency, and the vec4s per cycle of local memory.
+    shared_weight_bytes: per cycle, while all compute units read the same weights.
+    launch_latency: from the end of one launched kernel to the beginning of the next.
+    interval_latency: of the barrier between two kernels of the persistent executor.
+    lockstep: work-items that run in step; a power of two. It does not pay to divide work within them.
+    """
+
+    tile_latency: float
+    k_step_latency: float
+    batch_latency: float
+    loaded_vec4s: float
+    products: float
+    tile_products: tuple[tuple[int, int, float], ...]
+    splitting: float
+    reduction_latency: float
+    local_vec4s: float
+    shared_weight_bytes: float
+    launch_latency: float
+    interval_latency: float
+    lockstep: int
+
+    def working(self, items: int, loads: float, products: float, tile: tuple[int, ...]) -> float:
+        """Return the cycles in which work-items of a compute unit load and multiply, which overlap.
+
+        Args:
+            items: The number of work-items.
+            loads: Vec4s that each loads.
+            products: Products of 4 x 4 that each makes.
+            tile: Pixels and slices of a work-item, by which a measured rate is looked up.
+        """
+        for pixels, slices, rate in self.tile_products:
+            if (pixels, slices) == tile:
+                return items * products / rate
+        return items * max(loads / self.loaded_vec4s, products / self.products)
+
+    def reduction(self, vec4s: int) -> float:
+        """Return the cycles of adding up partial sums; 0 where there are none.
+
+        Args:
+            vec4s: Partial sums of a work-group.
+        """
+        return self.reduction_latency + 2 * vec4s / self.local_vec4s if vec4s else 0.0
+
+    def next_kernel(self, executor: Literal["launch", "persistent", "claiming", "auto"]) -> float:
+        """Return the cycles between two kernels that depend on each other.
+
+        Args:
+            executor: ``auto`` is planned as the persistent executor.
+        """
+        return self.launch_latency if executor == "launch" else self.interval_latency
+
+
+# Where nothing was measured of a device: the costs of one GPU.
+BUILT_IN_COSTS = CostModel(**measured_costs("gpu"))
 
 ExecutorName = Literal["launch", "persistent", "claiming", "auto"]
 
