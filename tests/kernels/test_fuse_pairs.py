@@ -11,8 +11,8 @@ from tests.kernels.fused_networks import PairNet
 from tests.support.planning import graph_of, plan_of
 from tests.support.targets import H200, waiting
 from tflgpu.graph.ir import Node
-from tflgpu.kernels.mma.fuse_pairs import PAIR_KINDS, Pair, best_pairs
 from tflgpu.kernels.mma.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
+from tflgpu.kernels.mma.rewrites import PAIR_KINDS, Pair, best_pairs
 from tflgpu.kernels.tiling import LOCAL_VEC4S
 from tflgpu.model.reader import read_model
 from tflgpu.plan import make_plan

@@ -15,7 +15,7 @@ from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
 from tests.support.planning import kinds, plan_of, taking
 from tflgpu.codegen.render import render
-from tflgpu.kernels.mma import diagonal_depthwise, excited_pointwise, fuse_excited_pointwise, fuse_pairs
+from tflgpu.kernels.mma import diagonal_depthwise, excited_pointwise, rewrites
 
 # Shape of the image behind the first convolution, window of the depthwise one, channels of the hidden layer, whether
 # one kernel computes both convolutions, and slices of a warp where it does not.
@@ -71,10 +71,10 @@ def test_rounding_happens_where_integers_round(
     step: of products. Where gates divided by it are no halves, products are rounded in half precision.
     """
     shape, window, hidden, is_pair, warp_slices = case
-    monkeypatch.setattr(fuse_excited_pointwise, "squeezing_cycles", lambda *_: cycles)
+    monkeypatch.setattr(rewrites, "squeezing_cycles", lambda *_: cycles)
     monkeypatch.setattr(diagonal_depthwise, "WARP_SLICES", (warp_slices,))
     if not is_pair:
-        monkeypatch.setattr(fuse_pairs, "PAIR_KINDS", ())
+        monkeypatch.setattr(rewrites, "PAIR_KINDS", ())
     # Seeds with which half precision moves no number to another step.
     net = Net(seed=hidden + (400 if (hidden, step) in ((17, 0.5), (10, 0.83)) else 300))
     x = net.input(net.normal((*shape[:3], 20)))

@@ -20,12 +20,8 @@ KERNELS: tuple[str, ...] = (
     "convolution_kernels",
     "depthwise_pointwise",
     "diagonal_depthwise",
-    "divide_attention",
     "excited_pointwise",
-    "fuse_attention",
-    "fuse_excited_pointwise",
-    "fuse_mapped_pointwise",
-    "fuse_pairs",
     "gemm.activations",
     "pointwise_depthwise",
+    "rewrites",
 )

@@ -34,7 +34,7 @@ class PointwiseDepthwise:
 
     Inputs: image NHWC, weights [channels, 1, 1, in] and bias of the pointwise convolution, weights
     [1, kh, kw, channels] and bias of the depthwise one; all but the image are constants. Made by
-    :mod:`tflgpu.kernels.mma.fuse_pairs`.
+    :mod:`tflgpu.kernels.mma.rewrites`.
 
     window: of the depthwise convolution. epilogue: ops that read no inputs.
     """
