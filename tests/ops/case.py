@@ -37,7 +37,7 @@ class Case:
     bounds: list[NDArray[np.float64]] | None = None
     """How far each element of each output may be off in single precision, in place of the tolerance."""
     choices: frozenset[tuple[int, object, bool]] = frozenset()
-    """What its network has drawn first, second, and so on, and whether that is numbers."""
+    """Numbers of the draws of its network, what each gave, and whether that is numbers."""
 
     def check(self, outputs: Iterable[NDArray[Any]], precision: str = "fp32") -> None:
         """That the model gave these outputs is right."""
