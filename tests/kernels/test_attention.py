@@ -140,6 +140,20 @@ def test_a_mask_that_half_cannot_hold_still_hides_all(family: Family, device_nam
     np.testing.assert_allclose(got, case.expected[0], atol=1e-2)
 
 
+@pytest.mark.quick(when=lambda family, device_name: on_first_runtime(device_name))
+@pytest.mark.parametrize("family", ["cpu", "gpu"])
+def test_a_mask_of_relative_positions(family: Family, device_name: str) -> None:
+    """It is computed behind the scores, for rows and columns of keys apart, and moved to their shape."""
+    net = Net(seed=1)
+    q, k, v = (computed(net, (2, size, 8)) for size in (20, 12, 12))
+    scores = product(net, q, k)
+    mask = binary(net, "ADD", computed(net, (2, 20, 4, 1)), computed(net, (2, 20, 1, 3)))
+    weights = softmax(net, binary(net, "ADD", scores, reshaped(net, mask, (2, 20, 12))))
+    net.output(net.op("BATCH_MATMUL", [weights, v], weights.value @ v.value))
+    assert not any("matmul" in template for template in templates_on_cpu(net))
+    assert_right(net, device_name, family, "fp32")
+
+
 def whose_weights_are_an_output(net: Net, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     weights = softmax(net, product(net, q, k))
     net.output(weights)

@@ -55,8 +55,9 @@ def _fuse(match: Match) -> Built:
     """Append a map node's epilogue to the node that computes one of its full-shape operands.
 
     The fused node takes the map node's place in the order, where all its operands are known. If there are several
-    candidates, the one that runs last is taken: a residual ADD is fused into the convolution, not into the skip
-    connection. A concatenation takes no kernel unless it has an epilogue.
+    candidates, a product of activations is taken, because it may be the scores of attention, to which a mask is added.
+    Else the one that runs last is: a residual ADD is fused into the convolution, not into the skip connection. A
+    concatenation takes no kernel unless it has an epilogue.
     """
     graph, node = match.graph, match.node
     operands = {t: graph.producer.get(t) for t in node.inputs}
@@ -67,7 +68,7 @@ def _fuse(match: Match) -> Built:
     ]
     if not candidates:
         return None
-    best = max(candidates, key=graph.place)
+    best = max(candidates, key=lambda t: (graph.producer[t].kind == "matmul", graph.place(t)))
     return [fused(graph.producer[best], node, node.inputs.index(best))]
 
 
