@@ -12,6 +12,7 @@ import pytest
 from tests.graph.model import IMAGE, WINDOW, Model, apply, assert_same_results, functions, kinds, rewritten
 from tests.support.models import Builder
 from tests.support.planning import graph_of, plan_of
+from tests.support.targets import CPU
 from tflgpu.graph.ir import EpilogueOp, Graph, Value, verify
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.passes import PASSES, optimize
@@ -83,6 +84,20 @@ def test_what_depends_on_constants_alone_is_folded() -> None:
     constant = m.add("EXP", [m.add("MUL", [m.weights(7), m.weights(7)])])
     graph = apply("fold_constants", m.graph(m.add("ADD", [x, constant])))
     assert len(graph.nodes) == 1
+
+
+def test_slices_of_slices_are_one() -> None:
+    m = Model()
+    x = m.add("STRIDED_SLICE", [m.input((9, 8)), m.ints([1, 1]), m.ints([9, 8]), m.ints([2, 3])], (4, 3))
+    y = m.add("STRIDED_SLICE", [x, m.ints([1, 0]), m.ints([4, 3]), m.ints([2, 2])], (2, 2))
+    assert kinds(apply("simplify", m.graph(y))) == {"rearrange": 1}
+    assert kinds(apply("simplify", m.graph(x, y))) == {"rearrange": 2}
+
+
+def test_a_transposed_input_is_read_in_the_hosts_order() -> None:
+    m = Model()
+    plan = plan_of(m.finish([m.conv(m.transpose(m.input((1, 7, 6, 5)), (0, 2, 3, 1)))]), CPU)
+    assert [kernel.node.kind for kernel in plan.kernels] == ["strided", "convolution"]
 
 
 def test_what_was_fused_into_a_map_is_fused_into_a_convolution() -> None:

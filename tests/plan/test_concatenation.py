@@ -201,4 +201,4 @@ def test_a_slice_of_an_input_or_for_an_output_is_copied(device_name: str) -> Non
     x = m.softmax(m.softmax(sliced(m, m.image, 3, 0, 12)))
     plan = m.check(device_name, sliced(m, x, 3, 4, 12))
     softmax = "portable/softmax"
-    assert templates(plan) == ["movement/map", softmax, softmax, "movement/gather"]
+    assert templates(plan) == ["movement/strided", softmax, softmax, "movement/gather"]

@@ -1,10 +1,10 @@
-"""Remove nodes that change nothing, and those that depend on constants only."""
+"""Remove nodes that change nothing, slices of slices, and nodes that depend on constants only."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tflgpu.graph.ir import Node
+from tflgpu.graph.ir import Node, joint_sources
 from tflgpu.graph.layout import keeps_bytes
 from tflgpu.graph.rewrite_rules import Built, Draft, Match, Rule, Rules, op
 from tflgpu.ops.arithmetic.reduction import Reduce
@@ -48,6 +48,22 @@ def _keeps_bytes(graph: Draft, node: Node) -> bool:
     return not node.in_place and keeps_bytes(graph[node.inputs[0]].shape, graph[node.output].shape)
 
 
+def _is_slice(graph: Draft, node: Node) -> bool:
+    """Whether a node takes some elements along each axis."""
+    assert isinstance(node.attributes, Rearrange)
+    return node.attributes.fill is None and all(m.axis == i for i, m in enumerate(node.attributes.axes))
+
+
+def _join_slices(match: Match) -> Built:
+    inner, outer = match["inner"], match.node
+    assert isinstance(inner.attributes, Rearrange) and isinstance(outer.attributes, Rearrange)
+    axes = tuple(
+        AxisMap(i, m.start + m.step * n.start, m.step * n.step)
+        for i, (m, n) in enumerate(zip(inner.attributes.axes, outer.attributes.axes, strict=True))
+    )
+    return [replace(outer, inputs=inner.inputs, attributes=Rearrange(axes), sources=joint_sources(inner, outer))]
+
+
 # Identities are removed, and reshapes are marked that leave every byte in place.
 simplify = Rules(
     (
@@ -55,6 +71,11 @@ simplify = Rules(
             "remove_identity",
             op("map|reshape|rearrange|reduce", plain=True, where=_is_identity),
             lambda match: match.node.inputs[0],
+        ),
+        Rule(
+            "join_slices",
+            op("rearrange", op("rearrange", name="inner", plain=True, alone=True, where=_is_slice), where=_is_slice),
+            _join_slices,
         ),
         Rule(
             "reshape_in_place",

@@ -1,20 +1,22 @@
 """How activations lie in memory: element types, the host's order at inputs and outputs, and images row by row.
 
 Conversions between the host's order and PHWC4 are ordinary ``map`` nodes. Most of them are not needed: many shapes have
-the same bytes in both orders, a convolution reads images of up to 4 channels in the host's order, and every kernel can
-store its result in it.
+the same bytes in both orders, a convolution reads images of up to 4 channels in the host's order, a movement along
+strides any tensor, and every kernel can store its result in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from math import prod
 
 from tflgpu.graph.ir import Graph, Node, TensorId, roots
 from tflgpu.graph.layout import LANES, Geometry, keeps_bytes
 from tflgpu.graph.rewrite_rules import NewTensors
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.rewriting import Planning
+from tflgpu.ops.movement.shaping import Rearrange, rearranged, whole
 from tflgpu.passes.half_precision import leaving_tensors
 from tflgpu.target import DEVICE_ELEMENTS
 
@@ -79,6 +81,7 @@ def convert_layouts(planning: Planning) -> Planning:
 
 def add_conversions(graph: Graph) -> Graph:
     """Insert the conversions that are needed: nodes that cannot read or write the host's order get PHWC4."""
+    graph = graph.with_nodes(_along_strides(graph, node) for node in graph.nodes)
     new = NewTensors(graph)
 
     def converted(tensor: TensorId) -> TensorId:
@@ -100,6 +103,18 @@ def add_conversions(graph: Graph) -> Graph:
     after = (Node("map", (tensor,), result) for tensor, result in written if tensor != result)
     nodes = (*before, *map(reading, graph.nodes), *after)
     return replace(graph, outputs=tuple(outputs)).with_nodes(nodes, new)
+
+
+def _along_strides(graph: Graph, node: Node) -> Node:
+    """Return a transpose or slice of a graph input that nothing else reads as a movement along strides, where these
+    tell it."""
+    is_moved = isinstance(node.attributes, Rearrange) and node.inputs[0] in graph.inputs
+    if not is_moved or graph.sole_consumer(node.inputs[0]) is None:
+        return node
+    assert isinstance(node.attributes, Rearrange)
+    shape, result = graph[node.inputs[0]].shape, graph[node.output].shape
+    strided = None if Geometry(shape).is_linear else rearranged(whole(prod(shape)), shape, node.attributes, result)
+    return node if strided is None else replace(node, kind="strided", attributes=strided)
 
 
 def _readable(graph: Graph, tensor: TensorId) -> bool:
