@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from tflgpu.graph.ir import Graph, Node, TensorId, roots
@@ -81,7 +82,7 @@ def convert_layouts(planning: Planning) -> Planning:
 
 def add_conversions(graph: Graph) -> Graph:
     """Insert the conversions that are needed: nodes that cannot read or write the host's order get PHWC4."""
-    graph = graph.with_nodes(_along_strides(graph, node) for node in graph.nodes)
+    graph = graph.with_nodes(map(partial(_along_strides, graph), graph.nodes))
     new = NewTensors(graph)
 
     def converted(tensor: TensorId) -> TensorId:
