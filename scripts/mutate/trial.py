@@ -14,7 +14,7 @@ from contextlib import redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from time import monotonic, sleep
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Literal, NamedTuple, NoReturn
 
 import pytest
@@ -160,6 +160,7 @@ class Copy:
             sys.path[:] = [str(self._folder), *(path for path in sys.path if path not in ("", str(ROOT)))]
             for name in [name for name in sys.modules if name.partition(".")[0] in OWN]:
                 del sys.modules[name]
+            sys.modules["__main__"] = ModuleType("__main__")  # what processes that tests spawn run first
             plugins = ("-p", "no:cacheprovider", "-p", "scripts.mutate.budget")
             code = int(pytest.main(["-n0", "-q", "--tb=no", *plugins, *arguments]))
             sys.stdout.flush()
