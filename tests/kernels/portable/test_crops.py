@@ -62,6 +62,7 @@ def test_a_crop_of_a_box_is_known(
         {"subset_idxs": 1},
         {"left_rotation_idx": -1},
         {"scale_x": 0.0},
+        {"scale_x": "none"},
         {"target_rotation_radians": "none"},
         {"output_width": 0},
         {"output_height": 1.5},
