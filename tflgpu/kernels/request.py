@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Literal, TypeVar
@@ -70,6 +70,15 @@ class Request:
             ranked: The one that seems the fastest comes first.
         """
         return self.chooser(self, ranked)
+
+    def choose_number(self, ranked: Iterable[int]) -> int:
+        """Return one of several numbers, as :meth:`choose` does.
+
+        Args:
+            ranked: The one that seems the fastest comes first; it may come again.
+        """
+        (number,) = self.choose([(number,) for number in dict.fromkeys(ranked)])
+        return number
 
     def choose_candidate(self, candidates: Sequence[Candidate[AnyTile, AnyWork]]) -> Candidate[AnyTile, AnyWork]:
         """Return one of several candidates, as :meth:`choose` does.

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from tflgpu.graph.layout import LANES, Size
 from tflgpu.kernels.cpu import VECTOR
 from tflgpu.kernels.kernel import Parameters
-from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import even_part, most_per_tile, tile_count
 from tflgpu.target import ITEM_BYTES, ElementType, Target
 from tflgpu.target.kernel_numbers import kernel_numbers
@@ -61,12 +60,6 @@ def quads_by_cost(pixels: int, most: int) -> dict[int, float]:
         n: tile_count(row, n) * (n * LANES + costs.block_pixels) + (costs.part_pixels if row % n else 0) for n in evenly
     }
     return dict(sorted(taken.items(), key=lambda each: each[1]))
-
-
-def choose_quads(request: Request, pixels: int, most: int) -> int:
-    """One of :func:`quads_by_cost`."""
-    (quads,) = request.choose([(n,) for n in quads_by_cost(pixels, most)])
-    return quads
 
 
 def vectors_in_registers(target: Target) -> int:

@@ -27,7 +27,6 @@ from tflgpu.kernels.cpu.block_products import (
     REGISTERS,
     BlockProductsParameters,
     blocks_per_tile,
-    choose_quads,
     pixels_per_block,
     quads_by_cost,
     vectors_in_registers,
@@ -151,7 +150,7 @@ def _cost(made: PackedBlocks, images: int, products: int, target: Target) -> flo
 def packed_convolution(request: Request) -> Kernel:
     """Blocks of pixels by vectors of output channels, whose operands lie together."""
     attributes, src, g = request.attributes(Convolution), request.input(0), request.output.geometry
-    (pixels,) = request.choose([(n,) for n in _block_pixels(request)])
+    pixels = request.choose_number(_block_pixels(request))
     made = divided(request, pixels)
     block = made.vectors * VECTOR
     weights = packed_weights(request, block)
@@ -336,7 +335,7 @@ def pointwise_convolution(request: Request) -> Kernel:
     """
     plane, vectors = request.output.geometry.plane, _vectors_of_whole_blocks(request)
     wanted = PIXELS_OF_SLICES[vectors]
-    (pixels,) = request.choose([(n,) for n in dict.fromkeys(pixels_per_block(plane, n) for n in wanted)])
+    pixels = request.choose_number(pixels_per_block(plane, n) for n in wanted)
     return _kernel(request, PixelRows(1, plane), pixels, vectors * VECTOR // LANES, by_vectors=True)
 
 
@@ -390,7 +389,7 @@ CPU.lowering("convolution", when=_is_packed, after=("pointwise_convolution",), r
 def convolution_of_slices(request: Request) -> Kernel:
     """Blocks of quads, which are four neighbouring pixels of a slice, by output slices."""
     blocks = _quad_blocks(request)
-    quads = choose_quads(request, blocks.rows.width, blocks.most)
+    quads = request.choose_number(quads_by_cost(blocks.rows.width, blocks.most))
     return _kernel(request, blocks.rows, quads * LANES, blocks.slices, by_vectors=False)
 
 
@@ -410,7 +409,7 @@ def convolution(request: Request) -> Kernel:
     single = narrow or attributes.groups > 1 or g.channels % (2 * VECTOR) or not request.is_constant(1)
     vectors = 1 if single else 2
     wanted = PIXELS_OF_NARROW_VECTORS if narrow else PIXELS[vectors]
-    (pixels,) = request.choose([(n,) for n in dict.fromkeys(pixels_per_block(g.width, n) for n in wanted)])
+    pixels = request.choose_number(pixels_per_block(g.width, n) for n in wanted)
     return _kernel(request, PixelRows(g.height, g.width), pixels, vectors * VECTOR // LANES, by_vectors=True)
 
 

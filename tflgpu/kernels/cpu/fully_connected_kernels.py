@@ -12,7 +12,7 @@ from tflgpu.kernels.cpu.block_products import (
     BLOCKS,
     BlockProductsParameters,
     blocks_per_tile,
-    choose_quads,
+    quads_by_cost,
     rows_in_registers,
     step_cycles,
     vectors_in_registers,
@@ -246,7 +246,7 @@ def matmul_of_quads(request: Request) -> Kernel:
     slices = min(BLOCKS.most_slices, vectors - 2, g.slices)
     # Four columns of an adjoint side stay in registers, too, while their elements come first in turn.
     most = max(1, (vectors - (slices if attributes.adjoint_right else 0)) // (slices + 2))
-    quads = choose_quads(request, g.width, most)
+    quads = request.choose_number(quads_by_cost(g.width, most))
     column_blocks = tile_count(g.slices, slices)
     row_blocks = tile_count(g.width, quads * LANES)
     others = g.batch * g.height * column_blocks
