@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,8 @@ def test_each_pass_by_name(no_device: None) -> None:
     assert graphs["lower"] == [n.kind for n in lower(read_model(MODEL.read_bytes())).graph.nodes]
     assert graphs["fuse"].count("map") < graphs["inline_shared_source"].count("map")
     assert graphs["pack_weights"] == kinds()
+    changing = [name for before, name in pairwise(graphs) if graphs[before] != graphs[name]]
+    assert all(as_json("show", MODEL, "--after", name)["fired"] for name in changing)
     fused = as_json("show", MODEL, "--after", "fuse")["fired"]
     assert {firing["rule"] for firing in fused} == {"fuse_elementwise"}
     assert succeed("show", MODEL, "--after", "fuse").splitlines()[: len(fused)] == [

@@ -102,7 +102,7 @@ def add_conversions(graph: Graph) -> Graph:
     before = (Node("map", (tensor,), result) for tensor, result in renamed.items())
     written = zip(graph.outputs, outputs, strict=True)
     after = (Node("map", (tensor,), result) for tensor, result in written if tensor != result)
-    nodes = (*before, *map(reading, graph.nodes), *after)
+    nodes = (*before, *graph.with_each(reading).nodes, *after)
     return replace(graph, outputs=tuple(outputs)).with_nodes(nodes, new)
 
 
