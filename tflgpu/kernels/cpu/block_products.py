@@ -54,12 +54,21 @@ def quads_by_cost(pixels: int, most: int) -> dict[int, float]:
     Returns:
         What each takes for a row, in pixels, as :func:`pixels_per_block` counts it.
     """
-    row, costs = tile_count(pixels, LANES), core_costs()
+    row, part = tile_count(pixels, LANES), core_costs().part_pixels
     evenly = dict.fromkeys(even_part(row, quads) for quads in range(most, 0, -1))
-    taken = {
-        n: tile_count(row, n) * (n * LANES + costs.block_pixels) + (costs.part_pixels if row % n else 0) for n in evenly
-    }
+    taken = {quads: row_cost(row * LANES, quads * LANES, part) for quads in evenly}
     return dict(sorted(taken.items(), key=lambda each: each[1]))
+
+
+def row_cost(width: int, pixels: int, part: float = 0.0) -> float:
+    """Return what the blocks of a row take, in pixels.
+
+    Args:
+        width: Pixels of the row.
+        pixels: Those of a block.
+        part: What it costs that the row is no multiple of blocks.
+    """
+    return tile_count(width, pixels) * (pixels + core_costs().block_pixels) + (part if width % pixels else 0)
 
 
 def vectors_in_registers(target: Target) -> int:
@@ -109,12 +118,8 @@ def pixels_per_block(width: int, wanted: int, part: float | None = None) -> int:
     """
     if width <= wanted + 2:
         return width
-    costs = core_costs()
-    part = costs.part_pixels if part is None else part
-    return min(
-        range(wanted, wanted // 2, -1),
-        key=lambda n: tile_count(width, n) * (n + costs.block_pixels) + (part if width % n else 0),
-    )
+    part = core_costs().part_pixels if part is None else part
+    return min(range(wanted, wanted // 2, -1), key=lambda pixels: row_cost(width, pixels, part))
 
 
 def blocks_per_tile(pixel_blocks: int, others: int, cost: int, target: Target) -> int:

@@ -29,6 +29,7 @@ from tflgpu.kernels.cpu.block_products import (
     blocks_per_tile,
     pixels_per_block,
     quads_by_cost,
+    row_cost,
     vectors_in_registers,
 )
 from tflgpu.kernels.cpu.costs import packed_cost, quads_cost
@@ -225,8 +226,7 @@ def _block_pixels(request: Request) -> list[int]:
     attributes, g, width = request.attributes(Convolution), request.output.geometry, request.target.limits.vector_width
     vectors = _vectors(request.target, g.channels // attributes.groups)
     most = min(PACKED_NUMBERS.most_pixels, (REGISTERS[width] - 1) * width // (vectors * VECTOR) - 1)
-    between = core_costs().block_pixels
-    return sorted(range(most, most // 2, -1), key=lambda n: tile_count(g.plane, n) * (n + between))
+    return sorted(range(most, most // 2, -1), key=lambda pixels: row_cost(g.plane, pixels))
 
 
 def _inputs(request: Request) -> int:
