@@ -82,7 +82,7 @@ def convert_layouts(planning: Planning) -> Planning:
 
 def add_conversions(graph: Graph) -> Graph:
     """Insert the conversions that are needed: nodes that cannot read or write the host's order get PHWC4."""
-    graph = graph.with_nodes(map(partial(_along_strides, graph), graph.nodes))
+    graph = graph.with_each(partial(_along_strides, graph))
     new = NewTensors(graph)
 
     def converted(tensor: TensorId) -> TensorId:
