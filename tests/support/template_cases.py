@@ -169,7 +169,8 @@ def depthwise_with_multiplier(net: Net) -> Tensor:
 
 
 def runtime_weights(net: Net) -> Tensor:
-    """Convolutions of each kind, with blocks of output channels that are not full."""
+    """Convolutions of each kind, with blocks of output channels that are not full, and groups of whole slices."""
+    net.output(_convolution(net, _image(net, 1, 5, 6, 12), 12, Window((2, 2)), groups=3, runtime=True))
     x = _convolution(net, _image(net, 1, 5, 6, 12), 9, Window((2, 2)), groups=3, runtime=True)
     x = _convolution(net, x, 18, Window((2, 1), padding="SAME"), runtime=True)
     x = _depthwise(net, x, Window((3, 3), padding="SAME"), runtime=True)
