@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from functools import partial
 from math import prod
 
 from tflgpu.graph.ir import Graph, Node, TensorId, roots
@@ -82,7 +81,7 @@ def convert_layouts(planning: Planning) -> Planning:
 
 def add_conversions(graph: Graph) -> Graph:
     """Insert the conversions that are needed: nodes that cannot read or write the host's order get PHWC4."""
-    graph = graph.with_each(partial(_along_strides, graph))
+    graph = _moved_along_strides(graph)
     new = NewTensors(graph)
 
     def converted(tensor: TensorId) -> TensorId:
@@ -106,16 +105,18 @@ def add_conversions(graph: Graph) -> Graph:
     return replace(graph, outputs=tuple(outputs)).with_nodes(nodes, new)
 
 
-def _along_strides(graph: Graph, node: Node) -> Node:
-    """Return a transpose or slice of a graph input that nothing else reads as a movement along strides, where these
-    tell it."""
-    is_moved = isinstance(node.attributes, Rearrange) and node.inputs[0] in graph.inputs
-    if not is_moved or graph.sole_consumer(node.inputs[0]) is None:
-        return node
-    assert isinstance(node.attributes, Rearrange)
-    shape, result = graph[node.inputs[0]].shape, graph[node.output].shape
-    strided = None if Geometry(shape).is_linear else rearranged(whole(prod(shape)), shape, node.attributes, result)
-    return node if strided is None else replace(node, kind="strided", attributes=strided)
+def _moved_along_strides(graph: Graph) -> Graph:
+    """Return the graph with a transpose or slice of an input that nothing else reads as a movement along strides, where
+    these tell it."""
+    moved: dict[TensorId, tuple[Node, ...]] = {}
+    for node in graph.of_kind("rearrange"):
+        source, shape = node.inputs[0], graph[node.inputs[0]].shape
+        if source in graph.inputs and graph.sole_consumer(source) is not None and not Geometry(shape).is_linear:
+            assert isinstance(node.attributes, Rearrange)
+            strided = rearranged(whole(prod(shape)), shape, node.attributes, graph[node.output].shape)
+            if strided is not None:
+                moved[node.output] = (replace(node, kind="strided", attributes=strided),)
+    return graph.with_replaced(moved) if moved else graph
 
 
 def _readable(graph: Graph, tensor: TensorId) -> bool:
