@@ -16,7 +16,7 @@ from tflgpu.language.tokenizer import Tokenizer, utf8_text
 
 
 class SessionPool:
-    """Sessions of one engine: as many as there are answers at a time. For any number of threads."""
+    """A pool of sessions of one engine, which any thread may use. It grows to the number of simultaneous answers."""
 
     def __init__(self, engine: Engine) -> None:
         """Take the engine, which stays the caller's."""

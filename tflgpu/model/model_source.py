@@ -28,7 +28,7 @@ WEIGHTS = "it has weights and no operators; get the model as a .tflite file"
 
 
 class Kind(NamedTuple):
-    """A kind of file. has: whether these first bytes, of HEAD at least where there are so many, are of it."""
+    """A kind of file. has: tells whether a file is of this kind by its first bytes: HEAD of them, or the whole file."""
 
     name: str
     advice: str

@@ -48,7 +48,7 @@ class Summary:
 
 
 def summarize(info: TensorInfo, array: NDArray[Any], labels: Sequence[str], top: int, batch: int = 1) -> Summary:
-    """labels: names of the classes, for outputs that have as many. batch: of a batched output, its first axis."""
+    """labels: class names, for outputs with one element per class. batch: the size of a batched output's first axis."""
     values = real(array, info.quantization)
     rows = values if batch > 1 and array.shape[:1] == (batch,) else values[None]
     size = rows[0].size

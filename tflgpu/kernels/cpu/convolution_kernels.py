@@ -125,7 +125,7 @@ def cost_if_packed(request: Request) -> float:
     attributes, src, target = request.node.attributes, request.input(0), request.target
     if not isinstance(attributes, Convolution) or not request.is_constant(1):
         return inf
-    # Wide registers hold so many quads that products of neighbouring pixels are as fast by these.
+    # The kernel by quads is as fast for 1x1 convolutions where registers are wide, and packs nothing.
     if attributes.window.is_pointwise and _is_wide(target) and not has_halves(request):
         return inf
     if request.factor_type(src.type, target.storage) != "float" or not _has_whole_groups(request):

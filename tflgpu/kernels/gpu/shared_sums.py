@@ -161,8 +161,8 @@ def _shares_and_join(graph: Graph, node: Node, shares: TensorId, count: int) -> 
 class Head:
     """``softmax(layer(mean(image)))`` of one image, where nothing else reads what is in between.
 
-    mean_epilogue: ops on the mean. factor: the constant of
-    channels that the layer multiplies by, if there is one. sum_epilogue: ops on the layer's sums after that.
+    mean_epilogue: ops on the mean. factor: the constant of channels that the layer multiplies by, if there is one.
+    sum_epilogue: ops on the layer's sums after that.
     """
 
     mean: Node
